@@ -13,8 +13,7 @@ class CaseRun:
     """A run and the test case that it was; texts are empty where nothing states, as for a file that was submitted.
 
     `test` is the class, `partition` is `system:partition`. `trusted`: ReFrame's check let it count.
-    `shortened`: what it left out of its plan to end in time. `slurm_nodes`: the names of all nodes of its partition in
-    short form, where Slurm has more than the site describes.
+    `shortened`: what it left out of its plan to end in time.
     """
 
     run: Run
@@ -23,14 +22,12 @@ class CaseRun:
     partition: str = ""
     trusted: bool = True
     shortened: str = ""
-    slurm_nodes: str = ""
 
     @classmethod
     def of_case(cls, run: Run, case: Case) -> CaseRun:
         """A run of a session: of one that just ended, or of a stored one."""
         shortened = str(case.attributes.get("shortened", ""))
-        nodes = str(case.attributes.get("slurm_nodes", ""))
-        return cls(run, case.test, case.environment, case.partition, case.trusts_its_run, shortened, nodes)
+        return cls(run, case.test, case.environment, case.partition, case.trusts_its_run, shortened)
 
     @classmethod
     def of_file(cls, run: Run) -> CaseRun:

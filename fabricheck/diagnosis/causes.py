@@ -301,7 +301,7 @@ def _with_told(cause: Cause, evidence: Sequence[Finding], runs: Sequence[RunJudg
 def _message(cause: Cause, finding: Finding) -> str:
     where = finding.place or "everything"
     first, more = cause.rows[0].judgement.name, len(cause.rows) - 1
-    text = f"{where}: {first} is slow" + (f", and {more} more that cross it" if more else "")
+    text = f"{where}: {first}" + (f", and {more} more that cross it" if more else "")
     if len(finding.components) > 1:
         text += "; to tell these apart, measure pairs that cross one of them and not the others"
     return text

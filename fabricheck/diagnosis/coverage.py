@@ -34,7 +34,7 @@ def coverage_of(runs: Iterable[RunJudgement]) -> Coverage:
     for run in runs:
         if run.trusted and not any(each.verdict in _LOST for each in run.problems):
             tally.add(run)
-    nodes = max((each.nodes or (each.topology.nodes if each.topology else 0) for each in runs), default=0)
+    nodes = max((max(each.nodes, each.topology.nodes if each.topology else 0) for each in runs), default=0)
     return Coverage(nodes, tuple(tally.seen(nodes)))
 
 
@@ -154,11 +154,8 @@ class _Crossing:
         if samples.operation not in (*PAIRS, *COLLECTIVES, *MEMORY_PATHS):
             return {Component.of_node(each.host) for each in ranks}  # who takes part is a matter of the pattern
         is_between = len({each.host for each in ranks}) > 1
-        if network is not None and is_between and samples.operation in PAIRS:
-            parts = {*map(Component.of_node, self.hosts(samples)), *self._gpus(ranks)}
-        else:
-            run = replace(self.judged.run, ranks=ranks)
-            parts = {replace(part, address="") for part in components_of(run, samples, topology)}
+        run = replace(self.judged.run, ranks=ranks)
+        parts = {replace(part, address="") for part in components_of(run, samples, topology)}
         if samples.operation in COLLECTIVES and samples.operation != "alltoall":
             parts = _without_choices(parts)
         if topology is None or not is_between:
@@ -180,29 +177,19 @@ class _Crossing:
             known.update(_on_all_routes(network, first, second))
         return known
 
-    def _gpus(self, ranks: Iterable[Rank]) -> Iterator[Component]:
-        topology = self.judged.topology
-        for rank in ranks:
-            if rank.device is not None and topology is not None:
-                yield Component(Kind.GPU, topology.gpu(rank.device.index).name, rank.host)
-
     def headrooms(self, samples: Samples, parts: Iterable[Component]) -> Mapping[Component, float]:
         """How many times what they can get its parts carry: a cable or trunk has to lose more before a pair is slow."""
         times = dict.fromkeys(parts, 1.0)
         if self.network is not None and len(self.hosts(samples)) == 2:
             routes = self.network.routes(*(self.places[rank] for rank in samples.ranks))
             rate = max(route.rate_gbps for route in routes)
-            for part in times:
-                if part in self._rates:
-                    times[part] = self._rates[part] / rate
+            times |= {part: self._rates[part] / rate for part in times.keys() & self._rates.keys()}
         return times
 
     @cached_property
     def _rates(self) -> Mapping[Component, float]:
-        network = self.network
-        if network is None:
-            return {}
-        return {network.component(link.name): link.total_gbps for link in network.links}
+        assert self.network is not None
+        return {self.network.component(link.name): link.total_gbps for link in self.network.links}
 
 
 def _without_choices(parts: set[Component]) -> set[Component]:

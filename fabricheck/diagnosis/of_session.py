@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +15,9 @@ from fabricheck.errors import reason_of
 from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.component import short_host
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.topology.network import Network, fold, unfold
 from fabricheck.units import few
 
 
@@ -37,8 +34,6 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
             for finding in _or_why_not(run.run.path, findings):
                 yield replace(finding, files=(run.run.path,))
     for findings in (
-        find_unused_gpus(runs, judge),
-        find_unmeasured_nodes(runs, judge),
         find_shortened(runs),
         findings_of((each.run, judge.topology_of(each.partition)) for each in runs),
         find_far_cores(runs),
@@ -75,57 +70,6 @@ def _of_one(run: CaseRun, judge: SystemJudge, again: Run | None = None) -> Itera
     if topology is not None and topology.network is not None and Path(run.run.path).name != RETEST:
         yield judge_pairs(run.run, topology, judge.policy, again)
         yield find_swapped(run.run, topology, judge.policy.equals_error)
-
-
-def find_unused_gpus(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
-    """Partitions whose runs drove fewer GPUs of a node than its topology has: they pass without the others."""
-    used: dict[str, int] = {}
-    for run in runs:
-        devices = {(rank.host, rank.device.uuid) for rank in run.run.ranks if rank.device is not None}
-        of_a_node = Counter(host for host, _ in devices)
-        if of_a_node:
-            used[run.partition] = max(used.get(run.partition, 0), *of_a_node.values())
-    for partition, number in used.items():
-        topology = judge.topology_of(partition)
-        if topology is not None and number < len(topology.gpus):
-            where = partition or topology.system
-            text = f"{where}: the runs used at most {number} of the {len(topology.gpus)} GPUs of a node"
-            yield Finding("unused-gpus", Verdict.PASS, text)
-
-
-def find_unmeasured_nodes(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
-    """Nodes of a network that none of the runs was on, of which some measured it: they pass without those."""
-    measured: dict[Network, set[str]] = {}
-    for run in runs:
-        hosts = {rank.host for rank in run.run.ranks}
-        topology = judge.topology_of(run.partition)
-        network = topology.network if topology is not None else None
-        if network is not None and len(hosts) > 1:
-            measured.setdefault(network, set()).update(hosts, map(short_host, hosts))
-    yield from _nodes_of_slurm(runs, judge)
-    for network, nodes in measured.items():
-        if others := [each for each in network.nodes if each not in nodes]:
-            text = f"no run used {len(others)} of the {len(network.nodes)} nodes in topology.yaml"
-            yield Finding("unused-nodes", Verdict.PASS, f"{text}: {fold(others)}")
-
-
-def _nodes_of_slurm(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
-    """Nodes of a partition of Slurm that no description has: a job of all nodes takes as many as are described."""
-    left: dict[str, set[str]] = {}
-    for run in runs:
-        if run.slurm_nodes:
-            left.setdefault(run.partition, set(unfold(run.slurm_nodes)))
-    for partition, names in left.items():
-        topology = judge.topology_of(partition)
-        described = set(topology.network.nodes) if topology is not None and topology.network is not None else set()
-        measured = {short_host(rank.host) for each in runs if each.partition == partition for rank in each.run.ranks}
-        if others := sorted(name for name in names - described if short_host(name) not in measured):
-            text = f"{partition}: Slurm has {len(names)} nodes, more than topology.yaml: no run used {fold(others)}"
-            yield Finding(
-                "nodes-not-declared",
-                Verdict.PASS,
-                f"{text}; set `nodes` in the partition's extras, or in the network of topology.yaml",
-            )
 
 
 def find_shortened(runs: Sequence[CaseRun]) -> Iterator[Finding]:

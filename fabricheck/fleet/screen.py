@@ -87,7 +87,7 @@ class Screen:
         Path(FOLDER).mkdir(exist_ok=True)
         launcher, *options = self.launcher
         step = words_of_step(launcher, self.fleet.job, self.fleet.good, self.ranks, options)
-        command = module_command("fabricheck.state.collect", FOLDER, when, self.program[0])
+        command = module_command("fabricheck.state.collect", FOLDER, when, str(len(self.fleet.good)), self.program[0])
         run_step([*step, *command], Path(FOLDER) / f"{when}.log", self.patience_s)
 
     def _measured(self) -> bool:

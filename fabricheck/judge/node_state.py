@@ -59,6 +59,7 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
         *evidence_of_nodes(nodes, run, topology),
         *evidence_of_rules(nodes),
         *evidence_of_association(run, topology),
+        *_twice(run.states),
         *_silent(run.states, nodes, run),
     ]
     return _worst_first(evidence)
@@ -67,7 +68,7 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
 def evidence_without_run(states: States, topology: Topology | None) -> tuple[Evidence, ...]:
     """What is wrong with the nodes of a job that left no results, the worst first."""
     last = {**states.before, **states.after}
-    evidence: list[Evidence] = []
+    evidence = [*_twice(states)]
     for state in last.values():
         evidence += evidence_of_node(state, topology, [other for other in last.values() if other is not state])
     return _worst_first(each for each in evidence if each.verdict not in (None, Verdict.PASS))
@@ -119,6 +120,11 @@ def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeS
     if lost and len(lost) < len(topology.nics) and NICS not in state.unread:
         text = f"missing ports of {topology.system}: {', '.join(lost)}"
         yield Evidence("nic-missing", state.host, "", text, Verdict.INCOMPLETE)
+
+
+def _twice(states: States) -> Iterator[Evidence]:
+    for host in states.twice:
+        yield Evidence("same-identity", host, "", "several machines of the job have this host name", Verdict.INVALID)
 
 
 def _silent(states: States, nodes: Sequence[NodeReport], run: Run) -> Iterator[Evidence]:

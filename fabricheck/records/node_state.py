@@ -113,7 +113,8 @@ class NicState:
 @dataclass(frozen=True)
 class BlockedPath:
     """A way from a `port` of this node to that of the node `to` on which packets of `lost_bytes` (with IPv4's header)
-    are lost and those of `passed_bytes` arrive; 0: nothing does, and no connection comes about."""
+    are lost and those of `passed_bytes` arrive; 0: nothing does, and no connection comes about. `lost_bytes` is 0
+    where both ports have the same address."""
 
     port: str
     to: str
@@ -204,12 +205,13 @@ class NodeState:
 @dataclass(frozen=True)
 class States:
     """The nodes of a run before and after it, by host. `asked`: whether anybody asked them. `unread`: files that are
-    no state, a line each."""
+    no state, a line each. `twice`: host names that several machines have."""
 
     before: Mapping[str, NodeState] = field(default_factory=dict)
     after: Mapping[str, NodeState] = field(default_factory=dict)
     asked: bool = False
     unread: tuple[str, ...] = ()
+    twice: tuple[str, ...] = ()
 
     def gpus_of(self, host: str) -> tuple[GpuState, ...]:
         """Those of a node before the run, else after it; none where it did not report."""

@@ -401,7 +401,7 @@ class HeaderModel(_Line):
     clock: ClockModel
     host_copy_gbps: Annotated[float, AfterValidator(_is_finite), Field(gt=0)]
     """bandwidth of one `memcpy` between two buffers in the memory of rank 0's node, in Gb/s (bytes copied, counted
-    once), measured before the first plan of the launch"""
+    once): the best of nine readings before each plan of the launch so far"""
     plan: PlanModel
     expected_records: Positive
     """number of samples lines that a complete run has"""

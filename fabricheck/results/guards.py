@@ -151,33 +151,6 @@ def _ended_early(run: Run) -> bool:
     return not run.header and bool(run.problems) and all(each.verdict is Verdict.INCOMPLETE for each in run.problems)
 
 
-_SPOKE = re.compile(r"fabricbench: (?:no progress|nothing went on) for .*?: (?:all ranks of the node of )?ranks? (\d+)")
-
-
-def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Finding, ...]:
-    """A problem that names the nodes that did not report, where the others gave up waiting; `errors`: the run's stderr.
-
-    One rank of each node reports there that there is no progress. A node whose ranks all hang, or were killed, or that
-    is down, cannot. No rank is named where most did not report, or where rank 0 went on, which waits for all: then the
-    launcher may have ended them before they could report.
-    """
-    hosts = {each.rank: each.host for each in run.ranks}
-    spoke = {hosts.get(int(found[1])) for found in _SPOKE.finditer(errors)} - {None}
-    silent = sorted(set(hosts.values()) - spoke)
-    waited = hosts.get(0) in spoke or silent == [hosts.get(0)]
-    if not silent or not waited or len(silent) >= len(spoke):
-        return ()
-    findings = []
-    for node in silent:
-        own = list_ranks(rank for rank, host in hosts.items() if host == node)
-        text = f"{node} (rank {own}) did not report before the others timed out: hung, killed or down"
-        # Of a node that was lost the others may not have had the time to report.
-        findings.append(
-            Finding("node-did-not-report", Verdict.INCOMPLETE, f"{run.path}: {text}", (Component.of_node(node),))
-        )
-    return tuple(findings)
-
-
 _BEHIND = re.compile(r"fabricbench: (?:no progress|nothing went on) for .*?: ranks? ([0-9,-]+) did not arrive")
 
 

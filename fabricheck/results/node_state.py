@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from fabricheck.jsonfile import first_mistake
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.node_state import NodeState, States
 
 #: The folder beside a result file.
@@ -37,7 +41,19 @@ def read_states(beside: Path) -> States:
             unread.append(f"{file}: {error}")
             continue
         (before if state.when == "before" else after)[state.host] = state
-    return States(before, after, folder.is_dir(), tuple(unread))
+    names = Counter(file.name.partition(".")[0] for file in folder.glob("*.machine"))
+    twice = tuple(sorted(name for name, machines in names.items() if machines > 1))
+    return States(before, after, folder.is_dir(), tuple(unread), twice)
+
+
+def read_nics(beside: Path) -> dict[str, Component]:
+    """By its IPv4 address each port of the nodes that left theirs, of those that have it alone."""
+    nics: dict[str, list[Component]] = {}
+    for file in (beside.parent / FOLDER).glob("*.addresses"):
+        with contextlib.suppress(Exception):  # whatever lies there
+            for port, (address, *_) in json.loads(file.read_bytes()).items():
+                nics.setdefault(address, []).append(Component(Kind.NIC, port, file.name.partition(".")[0]))
+    return {address: ports[0] for address, ports in nics.items() if len(ports) == 1}
 
 
 def read_state(file: Path) -> NodeState:

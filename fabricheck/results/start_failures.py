@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 from ClusterShell.NodeSet import NodeSet, NodeSetParseError
 
 from fabricheck.records.component import Component, short_host
 from fabricheck.records.finding import Finding
+from fabricheck.records.run import list_ranks
 from fabricheck.records.verdict import Verdict
 
 # What srun (-l), Open MPI (--tag-output), Hydra (-prepend-rank) and logs put before each line.
@@ -38,6 +40,7 @@ _ACCUSED = tuple(
         r"\[proxy:\S*@NODE\] .*(?:execvp error|unable to change wdir|chdir|launch_procs .*error)",
         r"(?:mpiexec|palsd?): .*(?:launch|exec)\S* failed on (?:node )?NODE",
         r"pbs_mom.*: node \d+ \(NODE\) requested job (?:terminate|die)",
+        r"slurm_receive_msgs: \[\[NODE\]:\d+\] failed",
         r"NODE \(ranks? [\d, -]+\) did not report",
         # Blocks of Open MPI's help texts.
         r"(?s:(?:unable to create the|could not access|not find an|unable to launch|unable to start)"
@@ -62,8 +65,22 @@ _CONNECTIONS = (
         r"(?:(?!-{20}).){0,200}?Peer hostname:\s+(?P<far>\S+))"
     ),
     re.compile(r"\[(?P<near>[\w.-]+)\]\[.*connect\(\) to (?P<far>[\da-f.:]+?)(?::\d+)? failed"),
+    re.compile(r"\S* from (?P<near>[\w.-]+) to: \S+ Unable to connect to the peer (?P<far>[\da-f.:]+) on port"),
+    re.compile(
+        r"(?s:to route a message to the (?:(?!-{20}).){0,200}?my node:\s+(?P<near>\S+)\s+target node:\s+(?P<far>\S+))"
+    ),
     re.compile(r"(?P<near>[\w.-]+):\d+:\d+ \[\d+\].*[Cc]onnect to (?P<far>[\w.-]+)<\d+> (?:failed|returned)"),
     re.compile(r'unable to connect from "(?P<near>[^"]+)" to "(?P<far>[^"]+)"'),
+)
+#: After these MPI waits for ever, or ends.
+ENDLESS = re.compile(
+    r"failed to TCP connect|IP address that is\s+unexpected|received unexpected process identifier"
+    r"|[Cc]onnect.*: ?(?:Network is unreachable|No route to host)"
+)
+#: What one rank of each node prints where the others do not come, at the start or later.
+_WAITED = re.compile(
+    rf"fabricbench: (?:{_NAME}: (?:MPI did not start|the ranks did not meet)"
+    r"|no progress for .*?: (?:all ranks of the node of )?ranks? (?P<rank>\d+))"
 )
 #: The own address of a node, which *CCL prints.
 _ADDRESS = re.compile(r"(?P<node>[\w.-]+):\d+:\d+ \[\d+\] NCCL INFO .*?Using .*?:(?P<address>\d+\.\d+\.\d+\.\d+)<")
@@ -74,21 +91,27 @@ _SIGNALS = (
     re.compile(rf"srun: error: {_NAME}: tasks? (?P<rank>\d+)\S*: Killed"),
     re.compile(rf"srun: error: {_NAME}: tasks? (?P<rank>\d+)\S*: Terminated"),
 )
-_NO_RANKS: Mapping[str, str] = {}
+_NONE_KNOWN: Mapping[str, Any] = {}
 _OTHERS_ENDED = re.compile(r"Terminating StepId|\*\*\* STEP .* CANCELLED|Job step aborted|launch failed")
 
 
 def start_failures(
-    text: str, nodes: Collection[str] = (), job_nodes: int = 0, ranks: Mapping[str, str] = _NO_RANKS
+    text: str,
+    nodes: Collection[str] = (),
+    job_nodes: int = 0,
+    ranks: Mapping[str, str] = _NONE_KNOWN,
+    nics: Mapping[str, Component] = _NONE_KNOWN,
 ) -> tuple[Finding, ...]:
     """What `text` tells of why a job did not start or come to its end, a finding for each node; none for other text.
 
     `nodes`: names of nodes, to which the `job_nodes` of the job belong (0: all); without any, every name is one.
-    `ranks`: the node of each rank, where that is known: a launcher may know a node by its address alone.
+    `ranks`: the node of each rank, where that is known: a launcher may know a node by its address alone. `nics`: by
+    IPv4 address.
     """
     text = _PREFIX.sub("", text)
     known = {short_host(node) for node in nodes}
-    addresses = {match["address"]: match["node"] for match in _ADDRESS.finditer(text)}
+    addresses = {address: nic.node for address, nic in nics.items()}
+    addresses |= {match["address"]: match["node"] for match in _ADDRESS.finditer(text)}
 
     def node_of(name: str) -> str:
         name = addresses.get(name, name)
@@ -100,7 +123,8 @@ def start_failures(
         return tuple(_of_node(node, line) for node, line in accused.items())
     if accused:
         return (Finding("start-failed", Verdict.INCOMPLETE, next(iter(accused.values()))),)
-    return (*_unconnected(_before_the_end(text), node_of), *_ended(text, node_of, ranks))[:1]
+    told = (*_unconnected(_before_the_end(text), node_of, nics), *_ended(text, node_of, ranks))
+    return (*told[:1], *_silent(text, known if job_nodes in (0, len(known)) else (), node_of, ranks))
 
 
 def _accused(text: str, node_of: Callable[[str], str]) -> dict[str, str]:
@@ -126,26 +150,42 @@ def _unfolded(names: str) -> list[str]:
         return []
 
 
-def _unconnected(text: str, node_of: Callable[[str], str]) -> Iterator[Finding]:
+def _silent(
+    text: str, known: Collection[str], node_of: Callable[[str], str], ranks: Mapping[str, str]
+) -> Iterator[Finding]:
+    """The nodes that did not report, where most of the `known` ones did: all their ranks hang or were killed, or they
+    are down. None where rank 0 went on, which waits for all: the launcher may have ended them before they could."""
+    waited = {node_of(match["node"] or ranks.get(match["rank"], "")) for match in _WAITED.finditer(text)}
+    silent, first = sorted({*known} - waited), node_of(ranks.get("0", ""))
+    is_over = first and first not in waited and silent != [first]
+    for node in silent if len(silent) < len(waited - {""}) and not is_over else ():
+        own = list_ranks(int(rank) for rank, host in ranks.items() if node_of(host) == node)
+        who = f"{node} (rank {own})" if own else node
+        text = f"{who} did not report before the others timed out: hung, killed or down"
+        yield Finding("node-did-not-report", Verdict.INCOMPLETE, text, (Component.of_node(node),))
+
+
+def _unconnected(text: str, node_of: Callable[[str], str], nics: Mapping[str, Component]) -> Iterator[Finding]:
     """The node that all connections that failed have in common, else what lies between the ends of one."""
     failed = {}
     for pattern in _CONNECTIONS:
         for match in pattern.finditer(text):
-            failed[node_of(match["near"]), node_of(match["far"]) or match["far"]] = _line(match)
+            failed[node_of(match["near"]), node_of(match["far"]) or match["far"]] = match
     if not failed:
         return
     pairs = {frozenset(ends) for ends in failed}
     common = frozenset.intersection(*pairs)
-    line = next(iter(failed.values()))
-    ends = sorted(end for end in next(iter(pairs)) if end)
+    (near, far), match = next(iter(failed.items()))
     shared = node_of(next(iter(common))) if len(common) == 1 and len(pairs) > 1 else ""
     if shared:
-        yield _of_node(shared, line)
-    elif len(pairs) == 1 and len(ends) == 2 and all(map(node_of, ends)):
-        between = Component.between(Component.of_node(ends[0]), Component.of_node(ends[1]))
-        yield Finding("no-connection", Verdict.INCOMPLETE, line, (between,))
+        yield _of_node(shared, _line(match))
+    elif len(pairs) == 1 and near != far and node_of(near) and node_of(far):
+        nic = nics.get(match["far"])
+        ends = [Component(nic.kind, nic.name, end) if nic else Component.of_node(end) for end in sorted((near, far))]
+        text = f"{near} has no route to {nic}: {_line(match)}" if nic else _line(match)
+        yield Finding("no-connection", Verdict.INCOMPLETE, text, (Component.between(ends[0], ends[1]),))
     else:
-        yield Finding("no-connection", Verdict.INCOMPLETE, line)
+        yield Finding("no-connection", Verdict.INCOMPLETE, _line(match))
 
 
 def _ended(text: str, node_of: Callable[[str], str], ranks: Mapping[str, str]) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cache
@@ -22,14 +22,14 @@ from reframe.core.exceptions import SanityError
 from fabricheck.fleet.resume import RESUMES, TAKEN, folders_in
 from fabricheck.judge.node_state import evidence_without_run, finding_of
 from fabricheck.judge.overall import SEVERITY
-from fabricheck.records.component import Component
+from fabricheck.records.component import Component, short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import write_judgement
 from fabricheck.results.fabricbench import read_run, read_unsupported
-from fabricheck.results.guards import require_arrival, require_words_of_all_nodes
-from fabricheck.results.node_state import FOLDER, read_states
+from fabricheck.results.guards import require_arrival
+from fabricheck.results.node_state import FOLDER, read_nics, read_states
 from fabricheck.results.start_failures import start_failures
 from fabricheck.rfm.launch import nodes_lost, topology_of
 from fabricheck.units import few
@@ -39,7 +39,6 @@ EXIT_STATUS = "exit-status"
 #: What fabricbench leaves in the folder of a plan as soon as it begins.
 BEGUN = "begun"
 
-_MOST_TOLD = 3
 #: fabricbench's exit status where all was measured and data arrived wrong, and where the machine cannot run it.
 WRONG_DATA = 5
 UNSUPPORTED = 6
@@ -62,7 +61,7 @@ def read_exit_status(test: rfm.RegressionTest, more: str) -> int:
             return LOST_AFTERWARDS
         text = "the job ended before fabricbench and left no exit status"
         ended_early = Finding("result-incomplete", Verdict.INCOMPLETE, text)
-        raise not_judged(folder, [*_nodes_lost(test), *who_failed(test), ended_early], more) from None
+        raise not_judged(folder, [*who_failed(test), ended_early], more) from None
 
 
 def has_footer(result: Path) -> bool:
@@ -96,20 +95,26 @@ def read_words(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace")
 
 
-def no_results(test: rfm.RegressionTest, status: int, more: str) -> list[Finding]:
-    """Of a job that left no result: who kept it from starting, that, and the worst that its nodes report."""
-    nodes = faults_of_nodes(Path(test.stagedir) / RESULT, test.current_partition.fullname)
-    text = f"fabricbench left no results (exit status {status}){more}{_told(nodes)}"
-    return [*who_failed(test), Finding("no-result", Verdict.INCOMPLETE, text), *nodes]
+def no_result(test: rfm.RegressionTest, text: str) -> SanityError:
+    """What to raise for a job of `test` that left no result, as `text` says: with who kept it from that."""
+    own = Finding("no-result", Verdict.INCOMPLETE, f"{text}{test.stderr_tail()}")
+    return not_judged(Path(test.stagedir), [*who_failed(test), own])
 
 
-def who_failed(test: rfm.RegressionTest) -> tuple[Finding, ...]:
-    """The nodes that kept the job of `test` from starting, by what was printed; else those that left no state."""
+def who_failed(test: rfm.RegressionTest) -> list[Finding]:
+    """Who kept the job of `test` from its end: nodes that Slurm lost, those that scheduler, launcher and libraries
+    name, else those that left no state; and the worst that the nodes report."""
+    result = Path(test.stagedir) / RESULT
+    return [*_nodes_lost(test), *_named(test, result), *faults_of_nodes(result, test.current_partition.fullname)]
+
+
+def _named(test: rfm.RegressionTest, result: Path) -> tuple[Finding, ...]:
     topology = topology_of(test.current_partition.fullname)
     nodes = topology.network.nodes if topology is not None and topology.network is not None else ()
-    told = start_failures(test.errors() + test.output(), nodes, test.num_nodes)
-    before = read_states(Path(test.stagedir) / RESULT).before
-    silent = [node for node in nodes if node not in before] if test.num_nodes == len(nodes) else []
+    nodes = tuple((test.job.nodelist if test.job is not None else ()) or nodes)
+    told = start_failures(test.errors() + test.output(), nodes, test.num_nodes, nics=read_nics(result))
+    before = {short_host(host) for host in read_states(result).before}
+    silent = [node for node in nodes if short_host(node) not in before] if test.num_nodes == len(nodes) else []
     if told or not before or len(silent) > len(nodes) / 2:
         return told
     text = "the command that reads the state of a node left none: it did not start, or the folder of results is missing"
@@ -130,16 +135,6 @@ def faults_of_nodes(result: Path, where: str) -> list[Finding]:
     blocked = [each for each in find_blocked(states, topology) if each.is_problem]
     evidence = evidence_without_run(states, topology)
     return [*blocked, *(finding_of(fact, fact.verdict, topology) for fact in evidence if fact.verdict is not None)]
-
-
-def not_possible(reason: str, nodes: Sequence[Finding]) -> list[Finding]:
-    """Of a job that cannot run, for a `reason` that the faults of its nodes may explain: that, and these faults."""
-    text = f"this node cannot run it: {reason}{_told(nodes)}"
-    return [Finding("not-measured", Verdict.INCOMPLETE, text), *nodes]
-
-
-def _told(nodes: Sequence[Finding]) -> str:
-    return f"; and {'; '.join(node.message for node in nodes[:_MOST_TOLD])}" if nodes else ""
 
 
 def unsupported_reason(folder: Path, status: int) -> str | None:
@@ -168,11 +163,6 @@ def missing_paths_text(variables: Mapping[str, str]) -> str:
     return f": not on this machine: {few(missing)}" if missing else ""
 
 
-def lost_nodes_text(test: rfm.RegressionTest) -> str:
-    """The nodes that Slurm lost during the job of `test`, for the end of a message."""
-    return "".join(f": {lost.message}" for lost in _nodes_lost(test))
-
-
 def _nodes_lost(test: rfm.RegressionTest) -> tuple[Finding, ...]:
     """`nodes_lost` of those, too, that only the result file knows."""
     result = Path(test.stagedir) / RESULT
@@ -191,14 +181,8 @@ def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -
         return ()  # the words are of another launch of the job, whose ranks may have had other nodes
     lost = nodes_lost(test, (each.host for each in run.ranks))
     problems = (replace(finding, message=f"{run.path}: {finding.message}") for finding in lost)
-    told = (*require_words_of_all_nodes(run, errors), *require_arrival(run, errors))
-    return (*problems, *told, *first_ended(run, errors))
-
-
-def first_ended(run: Run, errors: str) -> tuple[Finding, ...]:
-    """What launcher or scheduler say of the rank, node or job that ended first: the result file knows those of rank 0's
-    own node only."""
-    return start_failures(errors, run.hosts, ranks={str(place.rank): place.host for place in run.ranks})
+    ranks = {str(place.rank): place.host for place in run.ranks}
+    return (*problems, *require_arrival(run, errors), *start_failures(errors, run.hosts, ranks=ranks))
 
 
 def not_judged(folder: Path, findings: Iterable[Finding], more: str = "") -> SanityError:

@@ -31,7 +31,6 @@ from fabricheck.suite import described, suite_root
 from fabricheck.topology.hardware import gpu_product
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology, find_topology
-from fabricheck.topology.network import fold
 from fabricheck.topology.nic import gpus_of_ports
 from fabricheck.topology.transport_paths import data_nics, fabrics_of
 from fabricheck.tuning import Profile, load_profiles
@@ -240,18 +239,18 @@ _AWAY = frozenset(("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "N
 _LOST = frozenset(("DOWN", "FAIL", "NOT_RESPONDING"))
 
 
-def nodes_for(test: rfm.RegressionTest) -> tuple[int, int, tuple[Finding, ...], str]:
-    """How many nodes the partition has, how many the test takes, what keeps a test of all nodes from some, and all that
-    Slurm has where those are more."""
+def nodes_for(test: rfm.RegressionTest) -> tuple[int, int, tuple[Finding, ...], int]:
+    """How many nodes of the partition are described, how many the test takes, what keeps a test of all nodes from some,
+    and how many there are: Slurm may have more."""
     known = nodes_of(test.current_partition)
     if test.wanted_nodes:
-        return known, test.wanted_nodes, (), ""
+        return known, test.wanted_nodes, (), known
     up, away = nodes_up(test, min(known, int(test.current_partition.extras.get("most_nodes", known))))
     problems = tuple(
         Finding("node-away", Verdict.INCOMPLETE, f"{name} is {state} and was not measured", (Component.of_node(name),))
         for name, state in away.items()
     )
-    return known, up, problems, nodes_undescribed(test, known)
+    return known, up, problems, max(known, len(_slurm_states(test)))
 
 
 def nodes_up(test: rfm.RegressionTest, known: int) -> tuple[int, dict[str, str]]:
@@ -265,12 +264,6 @@ def nodes_up(test: rfm.RegressionTest, known: int) -> tuple[int, dict[str, str]]
     if not 2 <= up < known:
         return known, {}
     return up, away
-
-
-def nodes_undescribed(test: rfm.RegressionTest, known: int) -> str:
-    """The names of all nodes of the partition in short form, where Slurm has more of them than the `known` ones."""
-    names = sorted(_slurm_states(test))
-    return fold(names) if 0 < known < len(names) else ""
 
 
 def nodes_lost(test: rfm.RegressionTest, hosts: Iterable[str] = ()) -> tuple[Finding, ...]:

@@ -41,11 +41,9 @@ from fabricheck.rfm.job_end import (
     RESULT,
     describe_end,
     faults_of_nodes,
-    lost_nodes_text,
     missing_paths_text,
-    no_results,
+    no_result,
     not_judged,
-    not_possible,
     read_exit_status,
     read_words,
     summary,
@@ -163,7 +161,6 @@ class FabricbenchCheck(RegressionTestPlugin):
     tuning_profile = variable(str, value="default")
     #: How many nodes the partition has, likewise, 0 where nobody says it; and those of Slurm, where they are more.
     partition_nodes = variable(int, value=0)
-    slurm_nodes = variable(str, value="")
     #: Why it was skipped, for ReFrame's report, which has no reasons of skips.
     left_out = variable(str, value="")
     #: Whether the site's own description says that, so that nothing is missing; likewise.
@@ -268,8 +265,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
         `partition_nodes` is 0 where the site does not state how many there are.
         """
-        known, self.num_nodes, self.away, self.slurm_nodes = nodes_for(self)
-        self.partition_nodes = known
+        known, self.num_nodes, self.away, self.partition_nodes = nodes_for(self)
         where = self.current_partition.fullname
         unknown = f"{where}: give the number of nodes in its extras or topology"
         self.leave_out_if(self.num_nodes < 1, unknown, described=False)
@@ -400,7 +396,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         if reason and not self.declared_unsupported:
             nodes = faults_of_nodes(folder / RESULT, self.current_partition.fullname)
             if nodes:
-                raise not_judged(folder, not_possible(reason, nodes))
+                own = Finding("not-measured", Verdict.INCOMPLETE, f"this node cannot run it: {reason}")
+                raise not_judged(folder, [own, *nodes])
         self.leave_out_unsupported(reason, "this node")
 
     def leave_out_unsupported(self, reason: str | None, what: str) -> None:
@@ -440,7 +437,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             return judge_nodes(self)
         status, file = self.exit_status(), Path(self.stagedir) / RESULT
         if not file.exists() or file.stat().st_size == 0:
-            raise not_judged(Path(self.stagedir), no_results(self, status, self.stderr_tail()))
+            raise no_result(self, f"fabricbench left no results (exit status {status})")
         run = read_guarded(self, file, status, self.wanted_environment(), self.paths)
         judge = self.system_judge()
         alone = judge.judge_or_invalid(run, type(self).__name__, attributes_of(self))
@@ -474,7 +471,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def stderr_tail(self) -> str:
         """What ended a job that left no results, for the end of a message."""
-        return missing_paths_text(self.current_environ.env_vars) + lost_nodes_text(self) + self.last_words()
+        return missing_paths_text(self.current_environ.env_vars) + self.last_words()
 
     def last_words(self) -> str:
         """What launcher, scheduler and benchmark said at the end of the job."""

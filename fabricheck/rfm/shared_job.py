@@ -27,9 +27,10 @@ from reframe.utility import osext
 from fabricheck.fleet.resume import JOB_ID
 from fabricheck.fleet.settings import KEY
 from fabricheck.results.node_state import FOLDER
+from fabricheck.results.start_failures import ENDLESS
 from fabricheck.rfm.build_fabricbench import BuildFabricbench
 from fabricheck.rfm.duration import job_seconds, seconds_together
-from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS, leave_words, take_over
+from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS, leave_words, read_words, take_over
 from fabricheck.rfm.measure import FabricbenchCheck
 
 #: Variable of ReFrame's environment: whether tests share jobs; interleaved: a job has all environments, by turns, once
@@ -38,6 +39,9 @@ JOBS = "FABRICHECK_JOBS"
 TOGETHER, INTERLEAVED = "together", "interleaved"
 # Jobs of a group beyond those planned: for what a lost node or a reached limit left over.
 _MOST_FURTHER = 2
+# Seconds from the first command of a launch until its first plan begins: the state of its nodes (LIMIT_S), and as long
+# as MPI may take to start (start_limit_s of fabricbench).
+_START_S = 120.0
 # Of a comparison of two stacks.
 _ROUNDS_WITH_SETTINGS = 2
 
@@ -57,7 +61,7 @@ launch_plans() (
   idle=0
   while :; do
     open=$(while read -r folder _; do [ -e "$folder/{BEGUN}" ] || echo "$folder"; done < "$2")
-    [ -n "$open" ] && [ $idle -lt 2 ] || break
+    [ -n "$open" ] && [ $idle -lt 2 ] && [ ! -e ended ] || break
     rm -rf {FOLDER}
     (trap : TERM; . ./launch.sh) > launch.out 2> launch.err < /dev/null
     status=$?
@@ -242,8 +246,10 @@ class SharedJobs(SerialExecutionPolicy):
         return error, [task for task in tasks if not _is_begun(task)]
 
     def _wait_for(self, job: Any, tasks: Sequence[RegressionTask]) -> None:
-        """Until a job has ended; tells which tasks have begun in it."""
+        """Until a job has ended, or is of no use; tells which tasks have begun in it."""
         told: set[RegressionTask] = set()
+        started: dict[Path, float] = {}
+        is_ended = False
         self._pollctl.reset_poll_rate()
         while True:
             job.scheduler.poll(job)
@@ -253,6 +259,13 @@ class SharedJobs(SerialExecutionPolicy):
                     self.printer.status("RUN", task.info())
             if job.finished():
                 return
+            for place in () if is_ended else {self._launch_of[task] for task in tasks}:
+                own = [task for task in tasks if self._launch_of[task] == place]
+                if (place / FOLDER).exists() and _hangs(place, own, started.setdefault(place, time.monotonic())):
+                    is_ended = True
+                    (place / "ended").touch()
+                    job.cancel()
+                    break
             self._pollctl.snooze()
 
     def _leave_words(self, task: RegressionTask) -> None:
@@ -401,6 +414,16 @@ def _take_body(task: RegressionTask) -> str:
     asked, list_alone = " ".join(task.check.executable_opts), f"--plans={task.check.plan_list}"
     script.write_text(text.replace(asked, " ".join(_own_options(task))))
     return "".join(line.replace(asked, list_alone) for line in text.splitlines(keepends=True) if line not in preamble)
+
+
+def _hangs(place: Path, tasks: Sequence[RegressionTask], since: float) -> bool:
+    """Whether none of the `tasks` of a launch begins in time after it started (`since`, of the monotonic clock), or MPI
+    waits for ever in one that has begun."""
+    begun = [task for task in tasks if _is_begun(task)]
+    running = [task for task in begun if not (_stage(task) / EXIT_STATUS).exists()]
+    is_late = time.monotonic() - since > _START_S * (1 + tasks[0].check.num_tasks / 1000)
+    files = [place / "launch.err", *(_stage(task) / "plan.err" for task in running)]
+    return (is_late and not begun) or any(ENDLESS.search(read_words(file)) for file in files if file.exists())
 
 
 def _stage(task: RegressionTask) -> Path:

@@ -20,7 +20,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.rfm.command_line import MeasurementPlan, place_options
 from fabricheck.rfm.container import container_of, rank_command
-from fabricheck.rfm.job_end import EXIT_STATUS, RESULT, not_judged
+from fabricheck.rfm.job_end import EXIT_STATUS, RESULT, no_result, not_judged
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.suite_parts import ERRORS, OUTPUT, SuiteParts, library_path
 from fabricheck.suites.benchmarks import NCCL_REPORT, BenchmarkRequest, find_peer, nccl_report_command
@@ -119,8 +119,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
         if not (folder / OUTPUT).exists():
             if (checked := self.checked_output(asked)) is not None:
                 raise not_judged(folder, [*checked.problems, AT_CHECKING], self.stderr_tail())
-            text = f"{self.tool} left no output (exit status {status})"
-            raise not_judged(folder, [Finding("no-result", Verdict.INCOMPLETE, text)], self.stderr_tail())
+            raise no_result(self, f"{self.tool} left no output (exit status {status})")
         text = (folder / OUTPUT).read_text(errors="replace")
         output = read_report(folder, asked) or parse(asked, text, OUTPUT)
         samples, problems = choose_samples(output, asked), list(check_output(output, asked))

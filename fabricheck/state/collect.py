@@ -24,7 +24,10 @@ from typing import Any, Generic, TypeVar, cast
 from fabricheck.records.node_state import GPUS, NICS, BlockedPath, GpuState, NicState, NodeState, When
 from fabricheck.state import events, kernel, nics, other_gpus
 from fabricheck.state.builds import builds_of
+from fabricheck.state.capture import read
 
+#: How the empty files end in which each node leaves that its name is taken.
+MACHINE = ".machine"
 #: Seconds that one source may take; then its absence is noted and the others stand.
 PATIENCE_S = 10.0
 #: For how long the load of others is watched before a test.
@@ -168,6 +171,7 @@ def _gpus_now() -> _Gpus:
 def write(folder: Path, when: When, nodes: int = 1, program: Path | None = None, until: float = math.inf) -> None:
     """Write the state of this node, one of `nodes` of the job, unless another process of the node does."""
     name = socket.gethostname().partition(".")[0].replace("/", "_")
+    (folder / f"{name}.{_machine()}{MACHINE}").touch()
     draft = folder / f"{name}.{when}.draft"
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
@@ -176,6 +180,11 @@ def write(folder: Path, when: When, nodes: int = 1, program: Path | None = None,
     content: Any = dataclasses.asdict(collect(when, folder, nodes, program, until))
     draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
     draft.rename(folder / f"{name}.{when}.json")
+
+
+def _machine() -> str:
+    """Of this start of the kernel and this network namespace: emulated nodes share a kernel."""
+    return f"{read(Path('/proc/sys/kernel/random/boot_id'))}-{os.stat('/proc/self/ns/net').st_ino}"
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -288,7 +288,8 @@ def leave_addresses(folder: Path, host: str, own: Addresses) -> None:
 
 
 def missing_connections(folder: Path, host: str, own: Addresses, nodes: int) -> tuple[BlockedPath, ...]:
-    """Return the paths to other nodes' ports on which no TCP connection comes about, before the test of `nodes` nodes.
+    """Return the paths to other nodes' ports on which no TCP connection comes about, before the test of `nodes` nodes,
+    and the ports of others that have the address of this node's.
 
     Each node listens on each of its ports, leaves its addresses with the number of the TCP port as third value, and
     connects to those of `asked_by`. It takes as long as the nodes differ in their start, and at most nine seconds: a
@@ -305,21 +306,20 @@ def missing_connections(folder: Path, host: str, own: Addresses, nodes: int) -> 
         asked = [(port, name, there) for name in asked_by(host, names) for port, there in _shared(folder, name, own)]
         with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
             answers = list(pool.map(lambda each: _connects(each[2][0], each[2][2]), asked))
+        others = [name for name in names if name != host]
+        equal = [BlockedPath(port, name, 0, 0) for name in others for port, _ in _shared(folder, name, own, same=True)]
         (folder / f"{host}{_CONNECTED}").touch()
         _wait_for(folder, _CONNECTED, len(names), _MEETING_S)
-    return tuple(
-        BlockedPath(port, name, _SYN_BYTES, 0)
-        for (port, name, _), answer in zip(asked, answers, strict=True)
-        if not answer
-    )
+    lost = zip(asked, answers, strict=True)
+    return (*equal, *(BlockedPath(port, name, _SYN_BYTES, 0) for (port, name, _), answer in lost if not answer))
 
 
-def _shared(folder: Path, name: str, own: Addresses) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield the ports of another node that this one has too, with what it left of them."""
+def _shared(folder: Path, name: str, own: Addresses, *, same: bool = False) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield the ports of another node that this one has too, with what it left of them: with another address, or with
+    the `same`, as a bridge that each node has for itself."""
     others = json.loads((folder / f"{name}{ADDRESSES}").read_text(encoding="utf-8"))
     for port in own:
-        # Each node may have a bridge of its own with the same address.
-        if port in others and others[port][0] != own[port][0]:
+        if port in others and (others[port][0] == own[port][0]) is same:
             yield port, others[port]
 
 

@@ -243,7 +243,8 @@ class Block:
         if line is not None:
             message = f"{message}: {quote(line.text)}"
             where += f":{line.number}"
-        self.problems.append(Finding("output-damaged", verdict, f"{where}: {message}"))
+        code = "wrong-bytes" if verdict is Verdict.FAIL else "output-damaged"
+        self.problems.append(Finding(code, verdict, f"{where}: {message}"))
 
     def invalid(self, line: Line | None, message: str) -> None:
         """Adds an INVALID problem, as `add`."""

@@ -353,9 +353,7 @@ std::string header_json(const World& world, const Options& options, const Invoca
       .field("resolution_ns", clock.resolution_ns)
       .field("overhead_ns", clock.overhead_ns)
       .end_object();
-  // A tenth of a second: of the launch, whatever plans it has.
-  static const double copy_gbps = host_copy_gbps();
-  json.field("host_copy_gbps", copy_gbps);
+  json.field("host_copy_gbps", host_copy_gbps());
   json.key("plan");
   plan_json(json, options, transport, plan);
   json.field("expected_records", record_count(plan)).end_object();

@@ -25,24 +25,27 @@ namespace fabricbench {
 namespace {
 
 // While there is no watchdog: before MPI has started, and when it ends.
-const char* volatile hanging = nullptr;
+std::string hanging;
+// A launcher ends all ranks with the first one: so long other nodes have to report, too.
+constexpr unsigned kForOthers_s = 3;
 
 void say_that_mpi_hangs(int) {
-  const char* message = hanging;
   remove_private_log();
-  if (write(STDERR_FILENO, message, std::strlen(message)) < 0) _exit(kExitFailed);
+  if (write(STDERR_FILENO, hanging.data(), hanging.size()) > 0) sleep(kForOthers_s);
   _exit(kExitFailed);
 }
 
-void begin_to_wait(const char* message, double timeout_s) {
-  hanging = message;
+// `what` hangs where it is not over in time. Every rank reports it, so that a node that does not is known.
+void begin_to_wait(const char* what, double timeout_s) {
+  alarm(0);
+  hanging = "fabricbench: " + host_name() + ": " + what + "\n";
   std::signal(SIGALRM, say_that_mpi_hangs);
   alarm(static_cast<unsigned>(std::ceil(timeout_s)));
 }
 
 // Some libraries do not come back from it.
 void finalize(double timeout_s) {
-  begin_to_wait("fabricbench: MPI_Finalize did not return: everything was measured, and the job hangs\n", timeout_s);
+  begin_to_wait("MPI_Finalize did not return: everything was measured, and the job hangs", timeout_s);
   MPI_Finalize();
   alarm(0);
 }
@@ -112,8 +115,7 @@ void run_list(const std::vector<ListedPlan>& plans, const Invocation& invocation
     int status = kExitInput;
     try {
       Options options = options_of(own.command.front(), plan.arguments);
-      begin_to_wait("fabricbench: the ranks did not meet before a plan\n",
-                    setup_limit_s(options.timeout_s, world.size));
+      begin_to_wait("the ranks did not meet before a plan", start_limit_s(options.timeout_s, world.size));
       proof.begin_plan();
       status = run_plan(std::move(options), std::move(own), world, proof, begin);
     } catch (const InputError& error) {
@@ -150,8 +152,8 @@ int run(int argc, char** argv) {
   for (const std::string& name : proof.own_variables()) invocation.environment.erase(name);
   select_device_early(options, invocation.local);
   int provided = 0;
-  begin_to_wait("fabricbench: MPI did not start: is a node down, or a link between nodes?\n",
-                setup_limit_s(options.timeout_s, std::max(launched_ranks(), 0)));
+  begin_to_wait("MPI did not start: is a node down, or a link between nodes?",
+                start_limit_s(options.timeout_s, std::max(launched_ranks(), 0)));
   if (MPI_Init_thread(&argc, &argv, thread_level(options), &provided) != MPI_SUCCESS) {
     std::fprintf(stderr, "fabricbench: MPI_Init_thread failed\n");
     return kExitFailed;

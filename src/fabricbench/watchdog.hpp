@@ -19,6 +19,8 @@
 
 namespace fabricbench {
 
+// How long MPI may take to start and its ranks to meet; with thousands of ranks a minute more for each thousand.
+inline double start_limit_s(double timeout_s, int ranks) { return timeout_s * (1 + ranks / 1000.0); }
 // How long a part of the set-up may take in seconds, where an iteration may take `timeout_s`: large jobs need minutes.
 inline double setup_limit_s(double timeout_s, int ranks) { return 5 * timeout_s * (1 + ranks / 1000.0); }
 

@@ -67,17 +67,20 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Laptop:
 
 @pytest.mark.full
 def test_a_laptop(laptop: Laptop) -> None:
-    """What `make demo` runs, then what docs/first-run.md and the last lines themselves say comes next."""
+    """What `make demo` runs, and its first and last lines."""
     assert laptop.job.returncode in (0, 4), laptop.job.stdout + laptop.job.stderr
     said = laptop.job.stdout.splitlines()
     assert said[0].startswith("local: smoke")
     (folder,) = (laptop.folder / "out" / "runs").glob("local-*")
     assert said[-1].endswith(str(folder / "report.html")) and (folder / "report.html").is_file()
-    assert "three commands" in page("first-run.md") and "fabricheck explain --system local" in page("first-run.md")
-    explained = paste("fabricheck explain --system local", laptop.folder, RFM_PREFIX=str(laptop.folder / "out"))
-    assert explained.returncode == 0 and "Traceback" not in explained.stderr, explained.stderr
-    listed = paste("fabricheck store ls --store out/store", laptop.folder)
-    assert listed.returncode == 0 and len(listed.stdout.splitlines()) == 2
+
+
+@pytest.mark.full
+def test_the_samples_of_a_first_run(laptop: Laptop, tmp_path: Path) -> None:
+    """The red run of the page and its explanation."""
+    for (command, lines), status in zip(samples("first-run.md"), (3, 0), strict=True):
+        built_here = command.replace(" -- ", f" --built {laptop.folder / 'built'} -- ")
+        check_sample("first-run.md", built_here, tmp_path, lines, status=status)
 
 
 @pytest.mark.full

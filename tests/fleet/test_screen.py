@@ -11,6 +11,7 @@ import pytest
 from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, read_findings
 from fabricheck.fleet.screen import Screen
 from fabricheck.records.verdict import Verdict
+from fabricheck.results.node_state import read_states
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import load_topology
 from fabricheck.topology.network import unfold
@@ -55,6 +56,13 @@ def test_a_node_that_stops_the_others_is_excluded_and_the_others_are_measured(sc
     launches = json.loads(Path(LAUNCHES).read_text())
     assert [(each["file"], each["nodes"]) for each in launches] == [("screen.jsonl", 7), ("together.jsonl", 7)]
     assert Path("screen.jsonl.failed1").exists()
+
+
+def test_nodes_leave_their_state_as_in_any_test(screen: Screen) -> None:
+    plant("")
+    Path("bin/srun").write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done; exec "$@"\n')
+    screen._ask_nodes("before")
+    assert len(read_states(Path("result.jsonl").absolute()).before) == 1
 
 
 def test_a_node_that_slurm_names_is_tried_first(screen: Screen) -> None:

@@ -18,8 +18,8 @@ from fabricheck.results.guards import (
     require,
     require_arrival,
     require_fresh,
-    require_words_of_all_nodes,
 )
+from fabricheck.results.start_failures import start_failures
 from fabricheck.topology.model import find_topology
 from fabricheck.topology.transport_paths import nic_paths
 from tests.support.made_runs import made_run, made_samples
@@ -337,7 +337,8 @@ def test_a_node_that_says_nothing_is_named(tmp_path: Path, errors: str, names: s
     lines = copy.deepcopy(lines_of(CUDA))
     for each in lines[0]["ranks"]:
         each["host"] = ("nid001", "nid002", "nid003", "nid003")[each["rank"]]
-    found = require_words_of_all_nodes(read_run(write(tmp_path / "run.jsonl", lines)), errors)
+    run = read_run(write(tmp_path / "run.jsonl", lines))
+    found = start_failures(errors, run.hosts, ranks={str(rank.rank): rank.host for rank in run.ranks})
     assert [each.verdict for each in found] == ([Verdict.INCOMPLETE] if names else [])
     assert names is None or names in messages(found)
 

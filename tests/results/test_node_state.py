@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricheck.records.node_state import States
-from fabricheck.results.node_state import FOLDER, read_states
+from fabricheck.results.node_state import FOLDER, read_nics, read_states
 from tests.support.states import node, states
 
 
@@ -49,6 +49,16 @@ def test_another_file_is_named(tmp_path: Path, content: bytes, said: str) -> Non
 
 def test_a_file_that_was_not_finished_is_none(tmp_path: Path) -> None:
     assert read_states(left(tmp_path, "nid001.before.draft", b"{")) == States(asked=True)
+
+
+def test_machines_with_one_name_and_the_address_of_each_port(tmp_path: Path) -> None:
+    for name in ("nid001.a.machine", "nid002.b.machine", "nid002.c.machine"):
+        left(tmp_path, name, b"")
+    for host, address in (("nid001", "10.0.0.1"), ("nid002", "10.0.0.2"), ("nid003", "10.0.0.2")):
+        file = left(tmp_path, f"{host}.addresses", json.dumps({"hsn0": [address, 9000, 7]}).encode())
+    left(tmp_path, "nid004.addresses", b"[")
+    assert read_states(file).twice == ("nid002",)
+    assert {address: part.text for address, part in read_nics(file).items()} == {"10.0.0.1": "nid001:hsn0"}
 
 
 values: st.SearchStrategy[Any] = st.recursive(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import runpy
 import shlex
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,23 +16,20 @@ from fabricheck.errors import UserError
 from fabricheck.extras import cores_problems, parse_cores
 from fabricheck.fleet.steps import words_of_step
 from fabricheck.results.check_judgement import read_judgement
-from fabricheck.results.node_state import FOLDER
-from fabricheck.rfm import job_end
-from fabricheck.rfm.job_end import RESULT, faults_of_nodes, not_possible, read_exit_status
+from fabricheck.rfm.job_end import RESULT, read_exit_status
 from fabricheck.rfm.launch import (
     binding_options,
     devices_of_ranks,
     is_nvlink_domain,
     launch_in_job,
+    nodes_for,
     nodes_lost,
-    nodes_undescribed,
     nodes_up,
 )
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.schema import FabricEntry
 from tests.support.nodes import ROOT
 from tests.support.result_files import DATA
-from tests.support.states import gpu, nic, node
 
 TWO_NODES = DATA / "two_nodes_nccl_collectives.jsonl"
 CORES = ["8-9", "10,12", "0-1", "2-3"]
@@ -165,11 +161,12 @@ def test_nodes_that_take_no_job_are_left_out_by_name(
     assert nodes_up(test, known) == up
 
 
-@pytest.mark.parametrize(("known", "names"), [(4, "nid[0-7]"), (8, ""), (0, ""), (9, "")])
-def test_a_partition_of_slurm_that_is_larger_than_described_is_named(known: int, names: str) -> None:
+@pytest.mark.parametrize(("known", "there"), [(4, 8), (8, 8), (0, 8), (9, 9)])
+def test_a_partition_of_slurm_that_is_larger_than_described_has_more_to_cover(known: int, there: int) -> None:
     scheduler = Slurm({**{f"nid{n}": {"IDLE"} for n in range(8)}, "login1": {"IDLE"}})
-    test: Any = SimpleNamespace(job=SimpleNamespace(scheduler=scheduler))
-    assert nodes_undescribed(test, known) == names
+    partition = SimpleNamespace(extras={"nodes": known}, fullname="nowhere:default")
+    test: Any = SimpleNamespace(job=SimpleNamespace(scheduler=scheduler), wanted_nodes=0, current_partition=partition)
+    assert nodes_for(test)[::3] == (known, there)
 
 
 @pytest.mark.parametrize(
@@ -212,19 +209,3 @@ def test_pairs_of_an_nvlink_domain_are_for_partitions_that_are_one(
     monkeypatch.setattr("fabricheck.rfm.launch.topology_of", {"rack:gpu": rack}.get)
     assert is_nvlink_domain("rack:gpu") is joined
     assert not is_nvlink_domain("unknown:gpu")
-
-
-@pytest.mark.parametrize(("up", "codes"), [(True, ["not-measured"]), (False, ["not-measured", "nic-down"])])
-def test_a_nic_that_is_down_is_why_a_node_cannot_run_a_test(
-    up: bool, codes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_end, "topology_of", lambda _: find_topology("alps", ROOT / "site_configs"))
-    (tmp_path / FOLDER).mkdir()
-    for name, number in (("nid001", 1), ("nid002", 2)):
-        gpus = [gpu(index) for index in range(4)]
-        ports = [nic(f"hsn{at}", up=up or (at, number) != (1, 2)) for at in range(4)]
-        state = asdict(node(name, gpus=gpus, nics=ports))
-        (tmp_path / FOLDER / f"{name}.before.json").write_text(json.dumps(state))
-    findings = not_possible("there is no NIC 'hsn1'", faults_of_nodes(tmp_path / RESULT, "alps:normal"))
-    assert [found.code for found in findings] == codes
-    assert all((part.name, part.node) == ("hsn1", "nid002") for found in findings[1:] for part in found.components)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 from reframe.core.exceptions import JobError
 
 from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
-from fabricheck.rfm.shared_job import INTERLEAVED, JOBS, SharedJobs, _line, _of_a_job, _time, in_turns
+from fabricheck.rfm.shared_job import INTERLEAVED, JOBS, SharedJobs, _hangs, _line, _of_a_job, _time, in_turns
 
 
 def made_task(folder: Path, name: str, seconds: float, limit: float | None = None) -> Any:
@@ -132,3 +133,30 @@ def test_a_test_takes_as_long_as_its_own_plan_whatever_its_job_takes(
     monkeypatch.setattr("fabricheck.rfm.shared_job.time.time", lambda: 1300.0)
     _time(task)
     assert task._timestamps == {"setup_start": 1268.0, "run_finish": 1270.0}
+
+
+NO_ROUTE = "WARNING: Open MPI failed to TCP connect to a peer MPI process.\n"
+
+
+@pytest.mark.parametrize(
+    ("begun", "seconds", "written", "hangs"),
+    [
+        ((), 10.0, {}, False),
+        ((), 10.0, {"launch/launch.err": "srun: job 1 queued"}, False),
+        ((), 1e6, {}, True),
+        ((BEGUN,), 1e6, {}, False),
+        ((), 10.0, {"launch/launch.err": NO_ROUTE}, True),
+        ((BEGUN,), 10.0, {"a/plan.err": NO_ROUTE}, True),
+        ((BEGUN, EXIT_STATUS), 10.0, {"a/plan.err": NO_ROUTE}, False),
+    ],
+)
+def test_a_launch_is_ended_that_does_not_begin_or_waits_for_ever(
+    tmp_path: Path, begun: Sequence[str], seconds: float, written: dict[str, str], hangs: bool
+) -> None:
+    task = made_task(tmp_path, "a", 10)
+    (tmp_path / "launch").mkdir()
+    for name in begun:
+        (tmp_path / "a" / name).touch()
+    for name, text in written.items():
+        (tmp_path / name).write_text(text)
+    assert _hangs(tmp_path / "launch", [task], time.monotonic() - seconds) is hangs

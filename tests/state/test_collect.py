@@ -49,6 +49,7 @@ def test_one_rank_of_a_node_asks(tmp_path: Path) -> None:
     assert launch(tmp_path, "before", several).returncode == 0
     (file,) = (tmp_path / FOLDER).glob("*.json")
     assert read_state(file).when == "before"
+    assert read_states(tmp_path / "result.jsonl").twice == ()
     assert (tmp_path / FOLDER / "before.log").read_text() == ""
 
 

@@ -6,10 +6,12 @@ as users report it to the projects.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
+
+from fabricheck.records.component import Component, Kind
 
 RULE = "-" * 74
 
@@ -17,12 +19,14 @@ RULE = "-" * 74
 @dataclass(frozen=True)
 class Failure:
     """`text`: what was printed. `guilty`: the node at fault; `others`: healthy ones. `known`: `node` where the text
-    tells the node, `pair` where it tells two ends of a connection, `unknown` where it tells neither."""
+    tells the node, `pair` where it tells two ends of a connection, `unknown` where it tells neither. `addresses`: of
+    the NIC of each node, which nobody prints."""
 
     text: str
     guilty: str
     others: tuple[str, ...]
     known: str
+    addresses: Mapping[str, Component] = field(default_factory=dict)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -33,8 +37,12 @@ class Failure:
 def slurm_cannot_launch(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
     step = rng.choice(["StepId=12.0", "12.0"])
     why = rng.choice(["Communication connection failure", "Socket timed out on send/recv operation"])
-    return [
+    lines = (
         f"srun: error: Task launch for {step} failed on node {bad}: {why}",
+        f"srun: error: slurm_receive_msgs: [[{bad}]:6818] failed: {why}",
+    )
+    return [
+        str(rng.choice(lines)),
         f"srun: error: Application launch failed: {why}",
         *aborted(others),
     ]
@@ -116,44 +124,35 @@ def ssh(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
     ]
 
 
-def hydra(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+def hydra_pals_and_pbs(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
     what = rng.choice(
         [
             "HYDU_create_process (utils/launch/launch.c:74): execvp error on file ./fabricbench (No such file)",
             "launch_procs (pm/pmiserv/pmip_cb.c:869): unable to change wdir to /scratch/x (No such file or directory)",
         ]
     )
-    return [f"[proxy:0:{rng.integers(9)}@{bad}] {what}"]
+    lines = (
+        f"[proxy:0:{rng.integers(9)}@{bad}] {what}",
+        f"mpiexec: RPC launch failed on node {bad}: Not found",
+        f"pbs_mom;Job;17.server: node 1 ({bad}) requested job terminate, 'EOF' (code 1099)",
+    )
+    return [str(rng.choice(lines))]
 
 
-def pbs(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    return [f"pbs_mom;Job;17.server: node 1 ({bad}) requested job terminate, 'EOF' (code 1099)"]
+def unable(near: str, far: str) -> list[str]:
+    text = "A process or daemon was unable to complete a TCP connection\nto another process:"
+    return [RULE, text, f"  Local host:    {near}", f"  Remote host:   {far}", RULE]
 
 
 def several_cannot_connect(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    lines = []
-    for other in others:
-        lines += [
-            RULE,
-            "A process or daemon was unable to complete a TCP connection",
-            "to another process:",
-            f"  Local host:    {other}",
-            f"  Remote host:   {bad}",
-            RULE,
-        ]
-    return lines
+    return [line for other in others for line in unable(other, bad)]
 
 
 def one_cannot_connect(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    ends = [others[0], bad] if rng.random() < 0.5 else [bad, others[0]]
-    return [
-        RULE,
-        "A process or daemon was unable to complete a TCP connection",
-        "to another process:",
-        f"  Local host:    {ends[0]}",
-        f"  Remote host:   {ends[1]}",
-        RULE,
-    ]
+    near, far = (others[0], bad) if rng.random() < 0.5 else (bad, others[0])
+    daemon = "ORTE does not know how to route a message to the specified daemon\nlocated on the indicated node:"
+    block = [RULE, daemon, f"  my node:   {near}", f"  target node:  {far}", RULE]
+    return block if rng.random() < 0.5 else unable(near, far)
 
 
 def nccl_cannot_connect(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
@@ -165,26 +164,38 @@ def nccl_cannot_connect(bad: str, others: list[str], rng: np.random.Generator) -
     ]
 
 
-def an_address_cannot_be_reached(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    return [
-        RULE,
-        "WARNING: Open MPI failed to TCP connect to a peer MPI process.  This",
-        "should not happen.",
-        "",
-        f"  Local host: {others[0]}",
-        f"  PID:        {rng.integers(1000, 9999)}",
-        "  Message:    connect() to 10.10.10.2:1024 failed",
-        "  Error:      No route to host (113)",
-        RULE,
-    ]
+def nobody_has_the_address(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    return [f"[{others[0]}][[1,1],0][tcp] connect() to 10.10.10.2:1024 failed: No route to host (113)"]
 
 
-def healthy_ones_are_killed(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    return ["srun: error: Application launch failed: Unspecified error", *aborted(others)]
+def route_is_missing(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    near, far = (others[0], bad) if rng.random() < 0.5 else (bad, others[0])
+    to, port = address_of(far), rng.integers(1024, 60000)
+    why = rng.choice(["Network is unreachable", "No route to host"])
+    mca = f"[[27407,1],{rng.integers(9)}][../opal/btl_tcp_endpoint.c:803:mca_btl_tcp_endpoint_start_connect]"
+    forms = (
+        [f"[{near}]{mca} connect() to {to}:{port} failed: {why} (101)"],
+        [f"{mca} from {near} to: {far} Unable to connect to the peer {to} on port {port}: {why}"],
+        [RULE, "WARNING: Open MPI failed to TCP connect to a peer MPI process.", "", f"  Local host: {near}",
+         "  PID:        71", f"  Message:    connect() to {to}:{port} failed", f"  Error:      {why} (101)", RULE],
+        [f"{near}:17:18 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to {to}<{port}> failed : {why}"],
+    )  # fmt: skip
+    return forms[int(rng.integers(len(forms)))]
+
+
+def mpi_start_hangs(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    what = rng.choice(["MPI did not start: is a node down?", "the ranks did not meet before a plan"])
+    ranks = [other for other in others for _ in range(2)]
+    return [f"fabricbench: {ranks[int(place)]}: {what}" for place in rng.permutation(len(ranks))]
+
+
+def all_nodes_wait(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    return mpi_start_hangs("", [bad, *others], rng)
 
 
 def all_are_terminated(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    return ["srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", *aborted(others)]
+    few = f"srun: error: timeout waiting for task launch, started {len(others)} of {len(others) + 1} tasks"
+    return [str(rng.choice([few, "srun: error: Application launch failed: Unspecified error"])), *aborted(others)]
 
 
 def aborted(others: list[str]) -> list[str]:
@@ -206,13 +217,14 @@ KINDS: dict[Maker, str] = {
     daemon_lost: "node",
     program_is_missing: "node",
     ssh: "node",
-    hydra: "node",
-    pbs: "node",
+    hydra_pals_and_pbs: "node",
     several_cannot_connect: "node",
     one_cannot_connect: "pair",
     nccl_cannot_connect: "pair",
-    an_address_cannot_be_reached: "unknown",
-    healthy_ones_are_killed: "unknown",
+    nobody_has_the_address: "unknown",
+    route_is_missing: "pair",
+    mpi_start_hangs: "node",
+    all_nodes_wait: "unknown",
     all_are_terminated: "unknown",
 }
 PREFIXES = ("", "0: ", "[1,0]<stderr>:", "[1] ", "stderr: ")
@@ -231,6 +243,11 @@ def chatter(rng: np.random.Generator, nodes: list[str]) -> list[str]:
     return [str(line) for line in rng.permutation(lines)[: rng.integers(len(lines))]]
 
 
+def address_of(node: str) -> str:
+    """Of its NIC."""
+    return f"10.78.{len(node)}.{node[-1]}"
+
+
 def random_failure(rng: np.random.Generator, maker: Maker) -> Failure:
     """A job of 3 to 8 nodes, one of which keeps it from starting."""
     stem = str(rng.choice(["nid00", "gpu-node-", "x1000c0s1b0n", "r33c2t2n"]))
@@ -239,4 +256,5 @@ def random_failure(rng: np.random.Generator, maker: Maker) -> Failure:
     lines = maker(bad, others, rng)
     prefix = str(rng.choice(PREFIXES))
     text = [*chatter(rng, others), *(f"{prefix}{line}" for line in lines), *chatter(rng, others)]
-    return Failure("\n".join(text), bad, tuple(others), KINDS[maker])
+    nics = {address_of(node): Component(Kind.NIC, "ib0", node) for node in (bad, *others)}
+    return Failure("\n".join(text), bad, tuple(others), KINDS[maker], nics)

@@ -17,6 +17,7 @@ from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network
 from fabricheck.units import few
 
+_SAME = "same-identity"
 # By the two nodes of a probe.
 _Blocked = Mapping[tuple[str, str], BlockedPath]
 
@@ -30,12 +31,18 @@ def find_blocked(states: States, topology: Topology | None) -> Iterator[Finding]
     blocked: dict[tuple[str, str], dict[tuple[str, str], BlockedPath]] = {}
     for state in (*states.before.values(), *states.after.values()):
         for path in state.blocked:
-            code = "packets-too-large" if path.passed_bytes else "no-connection"
+            code = _SAME if not path.lost_bytes else "packets-too-large" if path.passed_bytes else "no-connection"
             blocked.setdefault((code, path.port), {})[state.host, path.to] = path
     described = {nic.name for nic in topology.nics} if topology is not None else set()
     described &= {nic.name for state in nodes.values() for nic in state.nics}
     network = topology.network if topology is not None else None
     for (code, port), paths in blocked.items():
+        if code == _SAME:
+            # Of a network that the topology does not have each node may have one of its own.
+            ports = tuple(Component(Kind.NIC, port, host) for host in sorted(set[str]().union(*paths)))
+            verdict = Verdict.INVALID if port in described else Verdict.PASS
+            yield Finding(code, verdict, f"{either(ports)}: both have the same IP address", ports)
+            continue
         verdict = Verdict.DEGRADED if not described or port in described else Verdict.PASS
         probed = _probed(nodes, port, paths)
         for explanation in explain([_row(pair, port, pair in paths, network) for pair in probed]):

@@ -106,8 +106,9 @@ void wrote(void* destination, std::size_t bytes) {
   if (!region || region->contents == nullptr) return;
   const Locked locked(*region->contents);
   drop_overlapping(*region->contents, reinterpret_cast<std::uintptr_t>(destination) - region->begin, bytes);
-  region->contents->step.store(0);
+  // In this order: who sees no step sees the new version, and copies all.
   region->contents->version.fetch_add(1, std::memory_order_release);
+  region->contents->step.store(0);
 }
 
 void wrote_words(void* allocation, std::size_t step) {
@@ -140,10 +141,10 @@ void move_bytes(void* destination, const void* source, std::size_t bytes) {
     std::memmove(destination, source, bytes);
     return;
   }
+  const Changes changes = changes_of(source);  // before the version: other parts of it may be written meanwhile
   Origin origin{1, 1};
   add_input(origin, source, bytes);
   if (holds(destination, bytes, origin)) {
-    const Changes changes = changes_of(source);
     changes.for_each(bytes, [&](std::size_t begin, std::size_t length) {
       std::memmove(static_cast<char*>(destination) + begin, static_cast<const char*>(source) + begin, length);
     });

@@ -83,6 +83,8 @@ void add_inputs(void** arguments, Stream& stream) {
   for (int k = 0; k < number; ++k)
     flows.push_back(flow_between(place_of(inputs.of[k], host), stream.gpu(), bytes, Mover::kernel));
   stream.enqueue(flows, latency(), [=] {
+    Changes changes;  // before the versions, as in move_bytes
+    for (int k = 0; k < number; ++k) changes = changes.with(changes_of(inputs.of[k]));
     Origin origin{static_cast<std::uint64_t>(2 + number), 0};
     for (int k = 0; k < number; ++k) add_input(origin, inputs.of[k], bytes);
     if (onto) add_input(origin, nullptr, 0);
@@ -95,8 +97,6 @@ void add_inputs(void** arguments, Stream& stream) {
       }
     };
     if (holds(out, bytes, origin)) {
-      Changes changes;
-      for (int k = 0; k < number; ++k) changes = changes.with(changes_of(inputs.of[k]));
       changes.for_each(bytes, add);
       wrote_like(out, changes);
       return;
