@@ -67,7 +67,7 @@ FAULTS: dict[str, tuple[RunJudgement, tuple[Finding, ...], tuple[str, ...]]] = {
     "library": (
         slow(*PAIRS),
         (),
-        ("FAIL", "All peers are equally slow", "all 12 measurements in 1 run", "fabricheck compare"),
+        ("FAIL", "All peers are equally slow", "all 12 measurements in 1 run", "fabricheck watch"),
     ),
     "node missing": (
         replace(

@@ -248,18 +248,26 @@ def test_a_node_that_no_connection_reaches_is_named(tmp_path: Path) -> None:
         rules = "add table ip t; add chain ip t in { type filter hook input priority 0; }; add rule ip t in drop"
         run("ip", "netns", "exec", hosts[2], "nft", rules)
         script = (
-            "import sys; from pathlib import Path; from fabricheck.state import nics; "
+            "import sys; from pathlib import Path; from fabricheck.state import nics; print(flush=True); input(); "
             "folder, host = Path(sys.argv[1]), sys.argv[2]; "
             "print([way.to for way in nics.missing_connections(folder, host, nics.own_addresses(['hsn0']), 4)])"
         )
         jobs = [
             subprocess.Popen(
                 ["ip", "netns", "exec", host, sys.executable, "-c", script, str(tmp_path), host],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
             )
             for host in hosts
         ]
+        # Nodes that begin more than two seconds after the others are not asked, and imports can take longer.
+        for job in jobs:
+            assert job.stdout is not None and job.stdout.readline() == "\n"
+        for job in jobs:
+            assert job.stdin is not None
+            job.stdin.write("\n")
+            job.stdin.flush()
         missing = [ast.literal_eval(job.communicate(timeout=30)[0]) for job in jobs]
     finally:
         for host in hosts:
