@@ -207,9 +207,9 @@ def test_the_first_line_names_a_fail_that_incomplete_outranks(
 ) -> None:
     """Metrics without a baseline share one line."""
     # Two hosts that NCCL_HOSTID made of one; here each has a GPU of its own.
-    text = (HOST.parent / "two_nodes_nccl_collectives.jsonl").read_text(encoding="utf-8")
+    text = (HOST.parent / "two_nodes_nccl_collectives.jsonl").read_text()
     file = tmp_path / "result.jsonl"
-    file.write_text(text.replace("GPU-651d87c2", "GPU-0", 1), encoding="utf-8")
+    file.write_text(text.replace("GPU-651d87c2", "GPU-0", 1))
     run("judge", str(file))
     first, *lines = capsys.readouterr().out.splitlines()
     assert first.startswith("INCOMPLETE, and 5 of 12 metrics FAIL  ")
