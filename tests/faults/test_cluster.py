@@ -168,11 +168,11 @@ def test_what_nodes_say_of_their_ports(site: Site, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(site, "asks_nodes", True)
     faults.loss(site.cluster, "nid002:hsn0", 100)
     port = site.cluster.cable("nid003:hsn0").ends[0]
-    set_mtu(port, 1400)
+    set_link(port, "mtu", 1400)
     try:
         done = site.run(LEAF)
     finally:
-        set_mtu(port, 1500)
+        set_link(port, "mtu", 1500)
     lost = "a node loses 1% of the packets to it", "fault loss nid002:hsn0 100"
     expect(done, *lost, Verdict.DEGRADED, "[packets-lost nid002]")
     mtu = "a node has another MTU", "ip link set hsn0 mtu 1400"
@@ -183,21 +183,27 @@ def test_what_nodes_say_of_their_ports(site: Site, monkeypatch: pytest.MonkeyPat
 def test_a_switchs_port_that_drops_large_packets(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """It hangs, and nothing is slow: probes say where."""
     monkeypatch.setattr(site, "asks_nodes", True)
+    ports = [each.device for each in site.cluster.layout.ports.values()]
     port = site.cluster.cable("nid002:hsn0").ends[1]
-    set_mtu(port, 1400)
+    set_link(port, "mtu", 1400)
     # Else the bridge follows its ports, and as a router tells some senders.
-    set_mtu(Device(port.namespace, "br-hsn0"), 1500)
+    set_link(Device(port.namespace, "br-hsn0"), "mtu", 1500)
+    # Several segments in one piece pass a veth of any MTU.
+    for own in ports:
+        set_link(own, "gso_max_segs", 1)
     try:
         done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=4")
     finally:
-        set_mtu(port, 1500)
+        set_link(port, "mtu", 1500)
+        for own in ports:
+            set_link(own, "gso_max_segs", 65535)
     how = "ip link set l1 mtu 1400 on leaf0, the port to nid002"
     said = "[packets-too-large nid002:hsn0 or nid002:hsn0--leaf0 or nid002]"
     expect(done, "a port of a switch has a smaller MTU", how, Verdict.INCOMPLETE, said)
 
 
-def set_mtu(device: Device, mtu: int) -> None:
-    words = ["ip", "-n", device.namespace, "link", "set", device.name, "mtu", str(mtu)]
+def set_link(device: Device, what: str, value: int) -> None:
+    words = ["ip", "-n", device.namespace, "link", "set", device.name, what, str(value)]
     subprocess.run(words, check=True)
 
 
