@@ -131,7 +131,7 @@ def judge_number(
     run = _as_run(number, part, ranks, nodes)
     alone = replace(topology, nvlink_domain_nodes=1)
     by_nics = SystemJudge(alone, None, known.policy, parts=known.parts).judge_alone(run)
-    if not _by_nvlink(number, by_nics):
+    if topology.nvlink_domain_nodes == 1 or not _by_nvlink(number, by_nics):
         return by_nics, alone
     return SystemJudge(topology, None, known.policy, parts=known.parts).judge_alone(run), topology
 
