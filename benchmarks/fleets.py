@@ -22,10 +22,10 @@ from benchmarks.many_groups import may_be_outliers
 from benchmarks.noise import SHAPES, Generator, Shape
 from benchmarks.regression import share
 from benchmarks.sessions import PAIRS, PARTS, launched_again
-from fabricheck.diagnosis.network.cleared import find_cleared
 from fabricheck.diagnosis.network.localize import Locator
-from fabricheck.diagnosis.network.pair_findings import counted_suspects
-from fabricheck.diagnosis.network.round_plan import retest, screen
+from fabricheck.diagnosis.network.pair_findings import counted_suspects, find_slow_parts
+from fabricheck.diagnosis.network.results import Rounds
+from fabricheck.diagnosis.network.round_plan import RoundsPlan, retest, screen
 from fabricheck.diagnosis.network.routes import Design, design
 from fabricheck.fleet.screen import ROUNDS, ROUNDS_AGAIN
 from fabricheck.judge.outliers import CrossedParts, outliers
@@ -122,17 +122,21 @@ class Fleet:
             took = simulated.taken(made, rng)
             return simulated.measure(made, simulated.healthy_share(made, bad.faults, took), OF_READING, rng, kind)
 
-        located = self.locator.locate(read(self.design))
-        count = counted_suspects(located, self.design, self.policy)
-        if not count:
+        readings = read(self.design)
+        located = self.locator.locate(readings)
+        if not counted_suspects(located, self.design, self.policy):
             return set()
-        names = [name for each in count for name in simulated.names_of(each)]
-        plan = retest(self.ways, self.names, names, ROUNDS_AGAIN, seed=1)
-        readings = iter(read(design(self.ways, plan.pairs)))
-        rounds = [[(pair, next(readings)) for pair in one] for one in plan.pairs]
-        least = self.policy.smallest_loss_of_distance
-        cleared = find_cleared(self.ways, located, rounds, duplex=False, least_loss=least)
-        return {name for each in count if each not in cleared for name in simulated.names_of(each)}
+        plan = retest(self.ways, self.names, located.closest, ROUNDS_AGAIN, seed=1)
+        again = read(design(self.ways, plan.pairs))
+        rounds, second = with_readings(self.plan, readings), with_readings(plan, again)
+        parts = find_slow_parts(self.ways, rounds, second, self.policy, duplex=True)
+        return {name for suspect in parts.suspects for name in simulated.names_of(suspect)}
+
+
+def with_readings(plan: RoundsPlan, readings: Floats) -> Rounds:
+    """The pairs of each round with what they gave."""
+    values = iter(readings.tolist())
+    return [[(pair, next(values)) for pair in pairs] for pairs in plan.pairs]
 
 
 def draw_bad(fleet: Fleet, rng: Generator) -> Bad:

@@ -11,27 +11,24 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
-from fabricheck.diagnosis.network.cleared import find_cleared
-from fabricheck.diagnosis.network.localize import Localization, SlowGroup, locate
-from fabricheck.diagnosis.network.pair_findings import counted_suspects
-from fabricheck.diagnosis.network.results import OPERATION, RETEST, SCREEN, pairs_of
+from fabricheck.diagnosis.network.pair_findings import SlowParts, find_slow_parts
+from fabricheck.diagnosis.network.results import OPERATION, RETEST, SCREEN, pairs_again, pairs_of
 from fabricheck.diagnosis.network.round_plan import RoundsPlan, retest, screen, write_rounds
-from fabricheck.diagnosis.network.routes import Ways, design
+from fabricheck.diagnosis.network.routes import Ways
 from fabricheck.errors import UserError
 from fabricheck.fleet.allocation import is_over
 from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, did_not_start, write_findings
 from fabricheck.fleet.resume import take_launch
 from fabricheck.fleet.steps import Ended, run_step, words_of_step
-from fabricheck.judge.policy import Policy, load_policy
-from fabricheck.records.finding import Finding
+from fabricheck.judge.policy import load_policy
 from fabricheck.records.operations import COLLECTIVES_ONLY
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import FOLDER
@@ -93,27 +90,30 @@ class Screen:
     def _measured(self) -> bool:
         if not self._measure(SCREEN, self._screen):
             return False
-        located, suspects = self._located()
+        parts = self._slow_parts()
         whole = True
-        if located is not None and suspects:
-            names = [part.text for each in suspects for part in each.components]
+        if parts is not None and parts.suspects:
             try:
-                whole = self._measure(RETEST, lambda nodes: self._retest(names, nodes))
-                healthy = self._cleared(located) if whole else {}
-                suspects = tuple(each for each in suspects if each not in healthy)
+                whole = self._measure(RETEST, partial(self._retest, parts))
+                parts = self._slow_parts() or parts
             except UserError as error:
                 sys.stderr.write(f"fabricheck: the suspects were not re-measured: {error}\n")
-        slow = {node for each in suspects for part in each.components for node in part.nodes}
+        suspects = parts.suspects if parts is not None else ()
+        slow = {node for suspect in suspects for part in suspect.components for node in part.nodes}
         good = [node for node in self.fleet.good if node not in slow]
         return self._measure("together.jsonl", None, good) and whole
 
     def _screen(self, nodes: Sequence[str]) -> tuple[RoundsPlan, Sequence[str]]:
         return screen(Ways(self.network), self._places(nodes), ROUNDS), nodes
 
-    def _retest(self, suspects: Sequence[str], nodes: Sequence[str]) -> tuple[RoundsPlan, Sequence[str]]:
-        """Rounds for the suspects, over the nodes that have a part in them: nothing is known of what others send."""
-        suspects_here = [each for each in suspects if ":" not in each or node_of(each) in nodes]
-        plan = retest(Ways(self.network), self._places(nodes), suspects_here, ROUNDS_AGAIN, seed=1)
+    def _retest(self, parts: SlowParts, nodes: Sequence[str]) -> tuple[RoundsPlan, Sequence[str]]:
+        """Rounds for the suspects, and for what explains the rest best, over the nodes that have a part in them."""
+        ways, places = Ways(self.network), self._places(nodes)
+        suspects = [part.text for suspect in parts.suspects for part in suspect.components]
+        try:
+            plan = retest(ways, places, parts.located.closest, ROUNDS_AGAIN, seed=1)
+        except UserError:  # that leaves too few good nodes
+            plan = retest(ways, places, suspects, ROUNDS_AGAIN, seed=1)
         used = {node_of(plan.places[rank]) for each in plan.rounds for rank in each.flatten().tolist()}
         chosen = [node for node in nodes if self.network.node_of_host(node) in used]
         places = self._places(chosen)
@@ -213,30 +213,17 @@ class Screen:
         self.fleet.exclude(findings)
         return bool(findings)
 
-    def _located(self) -> tuple[Localization | None, tuple[SlowGroup, ...]]:
-        """The parts of the network that explain the screen best, and those that lose enough; None where it does not
-        say."""
+    def _slow_parts(self) -> SlowParts | None:
+        """The parts of the network that explain the pairs so far; None where these do not say."""
+        operation = self._operation
         try:
-            rounds = pairs_of(read_run(Path(SCREEN)), self.topology, operation=self._operation)
-            pairs = [[pair for pair, _ in one] for one in rounds]
-            made = design(Ways(self.network), pairs, duplex=self._operation == OPERATION)
-            localization = locate(made, [goodput for one in rounds for _, goodput in one])
-            return localization, counted_suspects(localization, made, self._policy)
+            rounds = pairs_of(read_run(Path(SCREEN)), self.topology, operation=operation)
+            again = pairs_again(read_run(Path(RETEST)) if Path(RETEST).exists() else None, self.topology, operation)
+            policy = load_policy(suite_root() / "config" / "policy.yaml")
+            return find_slow_parts(Ways(self.network), rounds, again, policy, duplex=operation == OPERATION)
         except UserError as error:
             sys.stderr.write(f"fabricheck: the slow part of the network cannot be located: {error}\n")
-            return None, ()
-
-    @cached_property
-    def _policy(self) -> Policy:
-        return load_policy(suite_root() / "config" / "policy.yaml")
-
-    def _cleared(self, localization: Localization) -> Mapping[SlowGroup, Finding]:
-        """The suspects that were healthy when they were measured again."""
-        again = pairs_of(read_run(Path(RETEST)), self.topology, operation=self._operation)
-        least = self._policy.smallest_loss_of_distance
-        return find_cleared(
-            Ways(self.network), localization, again, duplex=self._operation == OPERATION, least_loss=least
-        )
+            return None
 
 
 #: Whether a program starts over these nodes.

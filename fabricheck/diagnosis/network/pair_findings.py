@@ -5,7 +5,6 @@ Two cables that are not on the switches where the description has them change wh
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 from collections import defaultdict
@@ -15,14 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr
 
-from fabricheck.diagnosis.network.cleared import find_cleared
 from fabricheck.diagnosis.network.localize import Localization, SlowGroup, locate
-from fabricheck.diagnosis.network.results import OPERATION, OPERATIONS, pairs_of, places_of
+from fabricheck.diagnosis.network.results import OPERATION, Rounds, operation_of, pairs_again, pairs_of, places_of
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray, Ways, design
 from fabricheck.errors import UserError
 from fabricheck.judge.constants import FEWEST_FOR_MIDDLE, MOST_PORTS, QUANTILE, RESOLUTION
 from fabricheck.judge.policy import Policy
-from fabricheck.records.component import either
+from fabricheck.records.component import Component, either
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
@@ -153,20 +151,81 @@ def _chance(sides: Sequence[FloatArray]) -> float:
     return float(stdtr(freedom, -mean / error))
 
 
+@dataclass(frozen=True)
+class SlowParts:
+    """What explains slow pairs: `suspects`, which lose more than the policy lets pass; `healthy`, which did so at first
+    and no longer, each with the share of the healthy rate that it reached in the end and in how many pairs; and the fit
+    that names both."""
+
+    suspects: tuple[SlowGroup, ...]
+    healthy: Mapping[SlowGroup, tuple[float, int]]
+    located: Localization
+
+
+def find_slow_parts(ways: Ways, rounds: Rounds, again: Rounds, policy: Policy, *, duplex: bool) -> SlowParts:
+    """Find the parts of a network that explain what pairs gave in `rounds`, and in rounds over suspects `again`.
+
+    One fit explains both. Fewer pairs at a time may by themselves give some per cent more: what no suspect touches has
+    the same level in both. A part of a node is healthy again where the median of three pairs or more that surely go
+    over it lost less than half of what it loses by the fit, and less than the policy lets pass. Trunks and switches may
+    have lost capacity, which fewer pairs do not show. Raises UserError for fewer than eight usable pairs.
+    """
+    made, goodput = _readings(ways, rounds, duplex=duplex)
+    located = locate(made, goodput)
+    if not again or not located.suspects:
+        return SlowParts(counted_suspects(located, made, policy), {}, located)
+    second, values = _readings(ways, again, duplex=duplex)
+    shares = values / second.expected_gbps / located.scale
+    touched = [_weight(second, part) > 0 for suspect in located.suspects for part in suspect.components]
+    beside = shares[~np.any(touched, axis=0) & ~second.doubtful]
+    level = float(np.median(beside)) if beside.size >= FEWEST_FOR_MIDDLE else 1.0
+    made = _readings(ways, [*rounds, *again], duplex=duplex)[0]
+    located = locate(made, np.concatenate([goodput, values / level]))
+    counted = counted_suspects(located, made, policy)
+    healthy = {}
+    for suspect in counted:
+        over = _over_all(suspect, second, shares / level)
+        if over is not None and 1 - over[0] < min(suspect.loss / 2, policy.smallest_loss):
+            healthy[suspect] = over
+    return SlowParts(tuple(each for each in counted if each not in healthy), healthy, located)
+
+
+def _readings(ways: Ways, rounds: Rounds, *, duplex: bool) -> tuple[Design, FloatArray]:
+    made = design(ways, [[pair for pair, _ in pairs] for pairs in rounds], duplex=duplex)
+    return made, np.array([goodput for pairs in rounds for _, goodput in pairs])
+
+
+def _weight(made: Design, part: Component) -> FloatArray:
+    """The probability of each reading that it goes over a part."""
+    ways = made.way[made.component == made.ways.position[part.text]]
+    weight: FloatArray = np.bincount(made.reading[ways], made.probability[ways], len(made.places)).astype(float)
+    return weight
+
+
+def _over_all(suspect: SlowGroup, made: Design, shares: FloatArray) -> tuple[float, int] | None:
+    """The median of what surely goes over the worst part of a suspect, and of how many pairs; None where that is
+    unknown."""
+    worst = None
+    for part in suspect.components:
+        over = shares[(_weight(made, part) > 1 - RESOLUTION) & ~made.doubtful]
+        if not part.nodes or over.size < FEWEST_FOR_MIDDLE:
+            return None
+        median = float(np.median(over)), over.size
+        worst = median if worst is None else min(worst, median)
+    return worst
+
+
 def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None = None) -> Iterator[Finding]:
     """Parts of the network that lose what other parts of their kind do not; nothing for runs without pairs of nodes.
 
     That needs no references: pairs are compared with each other. A loss counts above the policy's `smallest_loss`, or
     above its `smallest_loss_of_distance` where all pairs over more than one switch have it, and no others, or where a
     few faster pairs explain it as simply. Ranks on nodes that the network does not have are a problem, pairs too few to
-    tell a fault from noise a finding, and so is a suspect that `again`, where its suspects were measured again with
-    good partners, shows to be healthy.
+    tell a fault from noise a finding, and so is what `again`, the suspects measured again, shows to be healthy.
     """
-    network = topology.network
-    if network is None:
-        return
-    operation = next((each for each in OPERATIONS if any(one.operation == each for one in run.samples)), None)
-    if operation is None or run.footer is None or len({each.host for each in run.ranks}) < FEWEST_FOR_MIDDLE:
+    network, operation = topology.network, operation_of(run)
+    few_hosts = len({rank.host for rank in run.ranks}) < FEWEST_FOR_MIDDLE
+    if network is None or not operation or run.footer is None or few_hosts:
         return
     try:
         rounds = pairs_of(run, topology, operation=operation)
@@ -174,26 +233,24 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
         text = f"{run.path}: the pairs of nodes could not be analysed: {error}"
         yield Finding("cannot-be-judged", Verdict.INVALID, text)
         return
-    ways, duplex = Ways(network), operation == OPERATION
-    made = design(ways, [[pair for pair, _ in one] for one in rounds], duplex=duplex)
     try:
-        located = locate(made, [goodput for one in rounds for _, goodput in one])
+        second = pairs_again(again, topology, operation)
+        parts = find_slow_parts(Ways(network), rounds, second, policy, duplex=operation == OPERATION)
     except UserError as error:
         yield Finding(
             "pairs-do-not-tell", Verdict.PASS, f"{run.path}: the slow part of the network cannot be located: {error}"
         )
         return
-    count = counted_suspects(located, made, policy)
-    healthy: Mapping[SlowGroup, Finding] = {}
-    if again is not None and again.footer is not None and not again.problems and located.suspects:
-        with contextlib.suppress(UserError):  # then nobody is cleared
-            rounds = pairs_of(again, topology, operation=operation)
-            healthy = find_cleared(ways, located, rounds, duplex=duplex, least_loss=policy.smallest_loss_of_distance)
-    for suspect in sorted(located.suspects, key=lambda fault: -fault.loss):
-        if suspect in healthy:
-            yield healthy[suspect]
-        elif suspect in count:
-            yield finding_of(suspect, located)
+    for suspect in sorted((*parts.suspects, *parts.healthy), key=lambda suspect: -suspect.loss):
+        if suspect in parts.healthy:
+            share, pairs = parts.healthy[suspect]
+            text = (
+                f"{either(suspect.at_fault)} is healthy: it lost {suspect.loss:.0%} in the first test, but {pairs} "
+                f"pairs with good partners reached {share:.0%} of the rate of healthy pairs"
+            )
+            yield Finding("cleared", Verdict.PASS, text, suspect.at_fault)
+        else:
+            yield finding_of(suspect, parts.located)
 
 
 def finding_of(suspect: SlowGroup, located: Localization) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,6 +19,8 @@ OPERATION = "bidirectional"
 OPERATIONS = (OPERATION, "unidirectional", "pingpong")
 #: Of two files in one folder: a screen, and what was suspected in it, measured again.
 SCREEN, RETEST = "screen.jsonl", "retest.jsonl"
+#: Pairs of places that went at the same time, with the goodput of each in Gb/s.
+Rounds = Sequence[Sequence[tuple[tuple[str, str], float]]]
 
 
 def places_of(run: Run, topology: Topology) -> tuple[str, ...]:
@@ -47,6 +50,21 @@ def places_of(run: Run, topology: Topology) -> tuple[str, ...]:
             has_ports = counts[rank.host] == len(ports) and rank.local_rank < len(ports)
             places.append(ports[rank.local_rank] if has_ports else end)
     return tuple(places)
+
+
+def operation_of(run: Run) -> str:
+    """The best of the operations of pairs that a run has; empty where it has none."""
+    return next((each for each in OPERATIONS if any(samples.operation == each for samples in run.samples)), "")
+
+
+def pairs_again(run: Run | None, topology: Topology, operation: str) -> Rounds:
+    """The rounds of a run over suspects; none where it is not there, did not get to its end, or cannot be read."""
+    if run is None or run.footer is None or run.problems:
+        return ()
+    try:
+        return pairs_of(run, topology, operation=operation)
+    except UserError:
+        return ()
 
 
 def pairs_of(
