@@ -172,8 +172,9 @@ def find_slow_parts(ways: Ways, rounds: Rounds, again: Rounds, policy: Policy, *
     """
     made, goodput = _readings(ways, rounds, duplex=duplex)
     located = locate(made, goodput)
-    if not again or not located.suspects:
-        return SlowParts(counted_suspects(located, made, policy), {}, located)
+    first = counted_suspects(located, made, policy)
+    if not again or not first:
+        return SlowParts(first, {}, located)
     second, values = _readings(ways, again, duplex=duplex)
     shares = values / second.expected_gbps / located.scale
     touched = [_weight(second, part) > 0 for suspect in located.suspects for part in suspect.components]
@@ -181,13 +182,15 @@ def find_slow_parts(ways: Ways, rounds: Rounds, again: Rounds, policy: Policy, *
     level = float(np.median(beside)) if beside.size >= FEWEST_FOR_MIDDLE else 1.0
     made = _readings(ways, [*rounds, *again], duplex=duplex)[0]
     located = locate(made, np.concatenate([goodput, values / level]))
-    counted = counted_suspects(located, made, policy)
-    healthy = {}
-    for suspect in counted:
+
+    def recovered(suspect: SlowGroup) -> tuple[float, int] | None:
         over = _over_all(suspect, second, shares / level)
-        if over is not None and 1 - over[0] < min(suspect.loss / 2, policy.smallest_loss):
-            healthy[suspect] = over
-    return SlowParts(tuple(each for each in counted if each not in healthy), healthy, located)
+        most = min(suspect.loss / 2, policy.smallest_loss)
+        return over if over is not None and 1 - over[0] < most else None
+
+    healthy = {suspect: over for suspect in first if (over := recovered(suspect)) is not None}
+    counted = counted_suspects(located, made, policy)
+    return SlowParts(tuple(each for each in counted if recovered(each) is None), healthy, located)
 
 
 def _readings(ways: Ways, rounds: Rounds, *, duplex: bool) -> tuple[Design, FloatArray]:
