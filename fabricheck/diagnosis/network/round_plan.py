@@ -41,9 +41,9 @@ def write_rounds(plan: RoundsPlan) -> str:
 def screen(ways: Ways, places: Sequence[str], rounds: int, *, seed: int = 0) -> RoundsPlan:
     """`rounds` random rounds, in each of which every node has one partner.
 
-    Each pair of leaves is measured about equally often. Which trunk a pair takes is unknown, so that all pairs of a leaf
-    may meet on one: only as many leave it as the narrowest carries. In every second round two nodes of each leaf stay
-    there, which tells a leaf from its trunks.
+    Each pair of leaves is measured about equally often. Which trunk a pair takes is unknown, so that all pairs of a
+    leaf may meet on one: only as many leave it as the narrowest carries. In every second round two nodes of each leaf
+    stay there, which tells a leaf from its trunks.
 
     `places`: node or port of each rank. Raises UserError for fewer than two nodes, unknown names and no round.
     """
