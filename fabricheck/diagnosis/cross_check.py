@@ -16,18 +16,8 @@ from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.units import format_size
 
-
-@dataclass(frozen=True)
-class Round:
-    """One turn of both: `ours` and `theirs` in the same unit."""
-
-    ours: float
-    theirs: float
-
-    @property
-    def ratio(self) -> float:
-        """fabricbench's value divided by the vendor tool's."""
-        return self.ours / self.theirs
+# What ours and the vendor tool gave in one turn of both, in the same unit.
+_Round = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -52,7 +42,7 @@ class CrossCheckedSize:
 def compare(
     operation: str,
     size: int,
-    rounds: Sequence[Round],
+    rounds: Sequence[_Round],
     *,
     unit: str,
     tool: str,
@@ -64,15 +54,15 @@ def compare(
     interval is wider than that on either side: then the agreement is not shown. Others are reported, and pass: there
     the two differ in what they put inside the clock (docs/vendor-tools.md).
     """
-    numbers = [number for each in rounds for number in (each.ours, each.theirs)]
     what = f"{operation} of {format_size(size)}"
-    if not rounds or not all(math.isfinite(number) and number > 0 for number in numbers):
+    values = np.array(rounds, dtype=np.float64).reshape(-1, 2)
+    if not rounds or not (np.isfinite(values).all() and (values > 0).all()):
         reason = f"{what}: {'no round' if not rounds else 'an invalid value'} was measured by fabricbench and {tool}"
         verdict = Verdict.INCOMPLETE if not rounds else Verdict.INVALID
         none = math.nan
         return CrossCheckedSize(operation, size, unit, none, none, none, (none, none), verdict, reason)
-    ours, theirs = median(each.ours for each in rounds), median(each.theirs for each in rounds)
-    ratios = [each.ratio for each in rounds]
+    ours, theirs = np.median(values, axis=0).tolist()
+    ratios = (values[:, 0] / values[:, 1]).tolist()
     ratio, interval = median(ratios), median_interval(ratios, CONFIDENCE)
     low, high = interval
     remarks = (
@@ -116,12 +106,12 @@ def compare_rounds(
     for key in mine[0] if mine else {}:
         operation, size = key
         goodput = size >= SMALLEST_GOODPUT_BYTES
-        rounds = []
+        rounds: list[_Round] = []
         for a, b in zip(mine, peers, strict=True):
             if key not in a or key not in b:
                 continue
             times = one_way_us(a[key], b[key].statistic), one_way_us(b[key], b[key].statistic)
-            rounds.append(Round(*(8e-3 * size / time if goodput else time for time in times)))
+            rounds.append((8e-3 * size / times[0], 8e-3 * size / times[1]) if goodput else times)
         unit = "Gb/s" if goodput else "us"
         comparisons.append(compare(operation, size, rounds, unit=unit, tool=tool))
     return tuple(comparisons)

@@ -80,17 +80,9 @@ class Fleet:
         """The fleet in a folder. Raises `UserError` where there is none."""
 
         def placed(content: Any) -> Any:
-            if isinstance(content, dict):
-                left = content.get("unchecked")
-                if isinstance(left, list):  # of an earlier version
-                    content["unchecked"] = {each["node"]: each["why"] for each in left}
-                content["folder"] = folder
-            return content
+            return {**content, "folder": folder} if isinstance(content, dict) else content
 
-        try:
-            return read_as(folder / FILE, _FLEET, placed)
-        except (KeyError, TypeError):
-            raise UserError(f"{folder / FILE}: is not a description of a fleet") from None
+        return read_as(folder / FILE, _FLEET, placed)
 
     def exclude(self, findings: Iterable[Finding]) -> None:
         """Nothing more is measured on nodes of which it was proved."""
@@ -151,17 +143,10 @@ def read_findings(file: Path) -> tuple[Finding, ...]:
     findings = []
     for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         try:
-            content = json.loads(line)
-            if "what" in content:  # of an earlier version
-                say = did_not_start if content["guilty"] else not_run
-                findings.append(say(str(content["node"]), str(content["what"])))
-            else:
-                finding = Finding.from_json(content)
-                if not (finding.node and finding.is_problem):
-                    raise ValueError("does not name one bad node")
-                findings.append(finding)
+            finding = Finding.from_json(json.loads(line))
+            if not (finding.node and finding.is_problem):
+                raise ValueError("does not name one bad node")
+            findings.append(finding)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise UserError(f"{file}: line {number} is damaged: the excluded nodes are unknown") from None
-        if not findings[-1].node:
-            raise UserError(f"{file}: line {number} has no state of a node")
     return tuple(dict.fromkeys(findings))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ci.drain import VerdictFile
 from fabricheck.fleet.node_verdicts import BadNode, FleetVerdict, as_json, verdict_of_fleet
-from fabricheck.fleet.record import FILE, Fleet, did_not_start, not_run, read_findings, write_findings
+from fabricheck.fleet.record import Fleet, did_not_start, not_run, read_findings, write_findings
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -191,21 +191,3 @@ def test_a_node_that_others_used_is_to_run_again_and_not_to_be_drained(tmp_path:
     assert (bad.node, bad.busy) == ("nid002", bool(busy))
     assert ("State=DRAIN" in told) is not bad.busy
     assert ("run again" in told) is bad.busy
-
-
-def test_what_an_earlier_version_wrote_is_read(tmp_path: Path) -> None:
-    lines = (
-        '{"node": "nid002", "what": "it failed twice", "guilty": true}',
-        '{"node": "nid004", "what": "once", "guilty": false}',
-    )
-    (tmp_path / "troubles.log").write_text("\n".join(lines), encoding="utf-8")
-    expected = (did_not_start("nid002", "it failed twice"), not_run("nid004", "once"))
-    assert read_findings(tmp_path / "troubles.log") == expected
-    one = fleet(tmp_path, {"nid009": "its state in Slurm is drained"})
-    one.write()
-    file = tmp_path / FILE
-    new = '"unchecked": {\n  "nid009": "its state in Slurm is drained"\n }'
-    assert new in file.read_text(encoding="utf-8")
-    old = '"unchecked": [{"node": "nid009", "why": "its state in Slurm is drained"}]'
-    file.write_text(file.read_text(encoding="utf-8").replace(new, old), encoding="utf-8")
-    assert Fleet.read(tmp_path) == one

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import stdtr
 
 from fabricheck.diagnosis.network.localize import Localization, SlowGroup, locate
@@ -32,29 +33,6 @@ from fabricheck.topology.network import Network, node_of
 from fabricheck.units import plural
 
 
-@dataclass(frozen=True)
-class Swap:
-    """Ports of two nodes whose data take the way of the other.
-
-    `near`: median of their times in us to other ports of the switches where the description has them; `far`: of each
-    other's to the same. `p`: probability of that by chance, corrected for all pairs of ports on two switches.
-    """
-
-    ports: tuple[str, str]
-    near: float
-    far: float
-    p: float
-
-    @property
-    def message(self) -> str:
-        """One line for the administrator."""
-        one_port, other = self.ports
-        return (
-            f"{one_port} and {other} seem to have each other's cables: {self.near:.3g} us to the switches of "
-            f"topology.yaml, {self.far:.3g} us to each other's (p = {self.p:.1g}); compare with LLDP or ibnetdiscover"
-        )
-
-
 def find_swapped(run: Run, topology: Topology, error: float) -> Iterator[Finding]:
     """Cables that two nodes have exchanged, by the smallest messages of a run over nodes: needs no reference.
 
@@ -68,10 +46,17 @@ def find_swapped(run: Run, topology: Topology, error: float) -> Iterator[Finding
         latencies, ports = _latencies(run, topology, network)
     except UserError:
         return  # hosts that the network does not have: the judge of pairs says so
-    for swap in _swaps(latencies, ports, [network.leaf_of(each) for each in ports], error):
-        yield Finding(
-            "cables-swapped", Verdict.DEGRADED, swap.message, tuple(network.component(port) for port in swap.ports)
-        )
+    leaves = np.array([network.leaf_of(port) for port in ports])
+    named: set[str] = set()
+    for p, swapped, near, far in sorted(_swaps(latencies, leaves, error)):
+        own = [ports[place] for place in swapped]
+        if named.isdisjoint(own):
+            named.update(own)
+            text = (
+                f"{own[0]} and {own[1]} seem to have each other's cables: {near:.3g} us to the switches of "
+                f"topology.yaml, {far:.3g} us to each other's (p = {p:.1g}); compare with LLDP or ibnetdiscover"
+            )
+            yield Finding("cables-swapped", Verdict.DEGRADED, text, tuple(map(network.component, own)))
 
 
 def _latencies(run: Run, topology: Topology, network: Network) -> tuple[FloatArray, Sequence[str]]:
@@ -100,25 +85,23 @@ def _latencies(run: Run, topology: Topology, network: Network) -> tuple[FloatArr
     return values, ports
 
 
-def _swaps(values: FloatArray, ports: Sequence[str], leaves: Sequence[str], error: float) -> Iterator[Swap]:
-    """The most probable first, each port once."""
-    members = {leaf: np.flatnonzero(np.array(leaves) == leaf) for leaf in dict.fromkeys(leaves)}
-    tests = sum(a.size * b.size for a, b in itertools.combinations(members.values(), 2))
-    swaps = []
-    for (_, ours), (_, theirs) in itertools.combinations(members.items(), 2):
+def _swaps(
+    values: FloatArray, leaves: npt.NDArray[np.str_], error: float
+) -> Iterator[tuple[float, tuple[int, int], float, float]]:
+    """Pairs of ports whose data take the way of the other: the probability of that by chance, corrected for all pairs
+    of ports on two switches; the ports by number; the median of their times in us to other ports of the switches where
+    the description has them, and of each other's to the same."""
+    members = [np.flatnonzero(leaves == leaf) for leaf in dict.fromkeys(leaves.tolist())]
+    tests = sum(a.size * b.size for a, b in itertools.combinations(members, 2))
+    for ours, theirs in itertools.combinations(members, 2):
         # Candidates are nearer to the other's switch than to their own.
-        for port in _astray(values, ours, theirs):
-            for other in _astray(values, theirs, ours):
-                sides = _compared(values, port, ours, other), _compared(values, other, theirs, port)
-                p = min(1.0, tests * _chance([near - far for near, far in sides]))
-                if p < error:
-                    near, far = (float(np.exp(np.median(np.concatenate(each)))) for each in zip(*sides, strict=True))
-                    swaps.append(Swap((ports[port], ports[other]), near, far, p))
-    named: set[str] = set()
-    for swap in sorted(swaps, key=lambda swap: swap.p):
-        if named.isdisjoint(swap.ports):
-            named.update(swap.ports)
-            yield swap
+        candidates = itertools.product(_astray(values, ours, theirs), _astray(values, theirs, ours))
+        for port, other in candidates:
+            sides = _compared(values, port, ours, other), _compared(values, other, theirs, port)
+            p = min(1.0, tests * _chance([near - far for near, far in sides]))
+            if p < error:
+                near, far = (float(np.exp(np.median(np.concatenate(each)))) for each in zip(*sides, strict=True))
+                yield p, (port, other), near, far
 
 
 def _astray(values: FloatArray, own: IntArray, others: IntArray) -> Iterator[int]:

@@ -67,17 +67,15 @@ def pairs_again(run: Run | None, topology: Topology, operation: str) -> Rounds:
         return ()
 
 
-def pairs_of(
-    run: Run, topology: Topology, bytes_: int | None = None, operation: str = OPERATION
-) -> list[list[tuple[tuple[str, str], float]]]:
+def pairs_of(run: Run, topology: Topology, *, operation: str) -> list[list[tuple[tuple[str, str], float]]]:
     """The rounds of a run: pairs of places, each with the median of its goodput in Gb/s.
 
-    Only `operation` counts, at `bytes_` or else at the largest size, and of it only pairs of two nodes. Pairs of one
-    round went at the same time. Raises UserError where a run has none.
+    Only `operation` counts, at the largest size, and of it only pairs of two nodes. Pairs of one round went at the same
+    time. Raises UserError where a run has none.
     """
     places = places_of(run, topology)
     samples = [each for each in run.samples if each.operation == operation and len(set(each.ranks)) == 2]
-    size = bytes_ if bytes_ is not None else max((each.bytes for each in samples), default=0)
+    size = max((each.bytes for each in samples), default=0)
     rounds: dict[tuple[str, int], list[tuple[tuple[str, str], float]]] = defaultdict(list)
     for number, measured in enumerate(samples):
         if measured.bytes == size and max(measured.ranks) < len(places):
@@ -87,7 +85,6 @@ def pairs_of(
                 continue  # nothing of it went over the network
             rounds[measured.schedule, alone].append((pair, float(np.median(measured.goodput_gbps))))
     if not rounds:
-        what = f" of {bytes_} B" if bytes_ is not None else ""
-        text = f"has no {operation} pairs of two nodes{what}: run fabricbench --operations {operation}"
+        text = f"has no {operation} pairs of two nodes: run fabricbench --operations {operation}"
         raise UserError(f"{run.path}: {text}")
     return list(rounds.values())
