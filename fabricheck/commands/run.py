@@ -137,7 +137,7 @@ def run(
     fabricheck run --system alps --tag smoke --resume
     """
     from fabricheck.commands.fleet import fleet_of
-    from fabricheck.session.reframe import Selection
+    from fabricheck.session.reframe import Selection, use_built
     from fabricheck.suite import Suite, output_folder, remember_output, suite_root
 
     if store is not None and no_store:
@@ -150,7 +150,7 @@ def run(
     kept_in, name = None if no_store else store or output / "store", selection.whole_system
     if only_list:
         return _list(suite, selection, wanted, output)
-    from fabricheck.session.suite_run import run_suite
+    from fabricheck.session.suite_run import Launcher
 
     ready = functools.partial(_get_ready, suite, name, kept_in)
     tell = functools.partial(click.echo, err=is_short)
@@ -160,13 +160,12 @@ def run(
         tell(f"{name}: {selection.text}; missing programs are built first")
         progress = (lambda: None) if is_short else _progress
         with fleet_of(suite, selection, wanted, earlier, store or output / "store") as fleet:
-            session = run_suite(
-                suite, selection, output, progress(), meanwhile=ready, fleet=fleet, earlier=earlier, has_locks=has_locks
-            )
+            launcher = Launcher(suite, output, has_locks, progress, ready)
+            session = launcher.run(selection, fleet=fleet, earlier=earlier)
             from fabricheck.session.outcome import judge_session
             from fabricheck.session.relaunch import Again
 
-            session, known = Again(suite, selection, output, launches, tell, progress, has_locks).judge(session)
+            session, known = Again(launcher, selection, launches, tell).judge(session)
         outcome = known or judge_session(session, suite, name)  # which needs no nodes
         click.echo(f"fabricheck: the checks are those of {suite.root}", err=True)
         _say(outcome, name, is_short=is_short)
@@ -196,16 +195,6 @@ def _load(
         raise UserError(f"--minutes {minutes}: a burn-in lasts {_LONGEST_LOAD_S // 60:,} minutes at most")
     wanted = Wanted(nodes, resume, MINUTES + minutes if nodes is not None else None)
     return (f"--setvar=BurnIn.load_minutes={minutes}",), wanted
-
-
-def use_built(program: Path | None) -> tuple[str, ...]:
-    """ReFrame's option that has a built fabricbench taken."""
-    if program is None:
-        return ()
-    from fabricheck.suite import require_plain
-
-    require_plain("the program of --built", program)
-    return (f"--setvar=BuildFabricbench.prebuilt={program}",)
 
 
 def _earlier(output: Path, selection: Selection, wanted: Wanted) -> tuple[Path | None, Selection]:
@@ -251,7 +240,7 @@ def lock_output(context: click.Context, suite: Suite, selection: Selection, outp
     from fabricheck.locks import Taken
     from fabricheck.records.verdict import EXIT_CODES, Verdict
     from fabricheck.session.abandoned import only_run
-    from fabricheck.session.check_files import require_tags
+    from fabricheck.session.reframe import require_tags
 
     system = selection.whole_system
     suite.require(system)
@@ -273,9 +262,8 @@ def lock_output(context: click.Context, suite: Suite, selection: Selection, outp
 
 def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> None:
     from fabricheck.commands.fleet import nodes_wanted
-    from fabricheck.session.check_files import require_tags
     from fabricheck.session.progress import past_seconds
-    from fabricheck.session.reframe import list_suite
+    from fabricheck.session.reframe import list_suite, require_tags
     from fabricheck.session.reframe_report import REPORT
     from fabricheck.units import plural
 

@@ -139,7 +139,7 @@ class FinishedSession:
 
 
 def read_session(folder: Path) -> FinishedSession:
-    """The session whose files lie in `folder`, as `run_suite` left them there or on the machine that it came from.
+    """The session whose files lie in `folder`, as `Launcher.run` left them there or on the machine that it came from.
 
     Raises `UserError` where ReFrame's report is not in it or cannot be read.
     """

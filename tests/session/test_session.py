@@ -21,7 +21,7 @@ from fabricheck.session.outcome import judge_session, read_result
 from fabricheck.session.problems import Known, find_applicability, find_problems, problems_of_cases
 from fabricheck.session.reframe import Selection
 from fabricheck.session.reframe_report import FinishedSession, read_cases
-from fabricheck.session.suite_run import run_suite
+from fabricheck.session.suite_run import Launcher
 from fabricheck.suite import MINIATURE, Suite, suite_root
 from tests.support.made_runs import made_run
 from tests.support.result_files import HOST
@@ -389,7 +389,7 @@ def test_no_report_no_cases(tmp_path: Path) -> None:
 
 def test_an_unknown_system(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"unknown system 'nowhere': .*local"):
-        run_suite(Suite(suite_root()), Selection("nowhere:gpu"), tmp_path)
+        Launcher(Suite(suite_root()), tmp_path).run(Selection("nowhere:gpu"))
 
 
 def test_what_the_session_finds_itself_is_told_once(tmp_path: Path) -> None:
