@@ -262,9 +262,8 @@ def lock_output(context: click.Context, suite: Suite, selection: Selection, outp
 
 def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> None:
     from fabricheck.commands.fleet import nodes_wanted
-    from fabricheck.session.progress import past_seconds
     from fabricheck.session.reframe import list_suite, require_tags
-    from fabricheck.session.reframe_report import REPORT
+    from fabricheck.session.reframe_report import past_seconds
     from fabricheck.units import plural
 
     require_tags(suite.root / "checks", selection.tags)
@@ -277,7 +276,7 @@ def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> N
             require_ready(suite, selection.whole_system, None)  # which has better words for a mistake in its files
         raise
     click.echo(listing.notes, err=True, nl=False)
-    past = past_seconds(output / "runs", selection.whole_system, REPORT)
+    past = past_seconds(output / "runs", selection.whole_system)
     times = [past.get(case.rpartition(" @")[0]) for case in listing.cases]
     for case, seconds in zip(listing.cases, times, strict=True):
         click.echo(case if seconds is None else f"{case}  {seconds:.0f} s")
@@ -390,7 +389,7 @@ def _keep(
 
 def _say_failed(folder: Path, failed: Sequence[tuple[str, OSError | UserError]]) -> None:
     """A line for each file that could not be written; one for all, with what to do, where there is no room."""
-    from fabricheck.session.reframe_report import VERDICT
+    from fabricheck.session.runs import VERDICT
 
     reasons = [reason_of_system(error) if isinstance(error, OSError) else str(error) for _, error in failed]
     full = [has_no_room(error) for _, error in failed]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import time
@@ -33,7 +32,8 @@ from fabricheck.records.case import NODES, Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import read_judgement
-from fabricheck.session.reframe_report import VERDICT, FinishedSession, SessionInfo, read_session
+from fabricheck.session.reframe_report import FinishedSession, SessionInfo, read_session
+from fabricheck.session.runs import VERDICT, judged_runs, runs_of
 from fabricheck.trust import require_trusted_by_root
 
 #: For `--resume` without a name.
@@ -95,11 +95,8 @@ def leave_started(folder: Path, started: Started) -> None:
 
 def abandoned(runs: Path, system: str) -> tuple[Path, ...]:
     """The folders below `runs` of runs of `system` that ended before they were judged, for who has its lock."""
-    return tuple(
-        file.parent
-        for file in sorted(runs.glob(f"{system}-*/{RUN}"))
-        if not (file.parent / VERDICT).exists() and _is_of(file, system)
-    )
+    begun = [folder for folder in runs_of(runs, system) if (folder / RUN).exists()]
+    return tuple(folder for folder in begun if not (folder / VERDICT).exists())
 
 
 def find_earlier(runs: Path, system: str, named: str, *, over_nodes: bool) -> Path:
@@ -117,12 +114,7 @@ def find_earlier(runs: Path, system: str, named: str, *, over_nodes: bool) -> Pa
     folders = [folder for folder in judged_runs(runs, system) if not over_nodes or Fleet.of_run(folder) is not None]
     if not folders:
         raise UserError(f"--resume: no run of {system}{' with --nodes' * over_nodes} below {runs}: leave out --resume")
-    return max(folders).resolve()
-
-
-def judged_runs(runs: Path, system: str) -> list[Path]:
-    """The folders below `runs` of judged runs of `system`."""
-    return [file.parent for file in runs.glob(f"{system}-*/{VERDICT}") if _is_of(file.with_name(RUN), system)]
+    return folders[-1].resolve()
 
 
 def chosen_by(folder: Path) -> dict[str, tuple[str, ...]]:
@@ -132,13 +124,6 @@ def chosen_by(folder: Path) -> dict[str, tuple[str, ...]]:
     """
     chosen = _started(folder / RUN).chosen
     return {kind: tuple(chosen.get(kind, ())) for kind in ("tags", "names", "environments")}
-
-
-def _is_of(file: Path, system: str) -> bool:
-    try:
-        return _started(file).system == system
-    except UserError:
-        return re.fullmatch(rf"{re.escape(system)}-\d{{8}}T.*", file.parent.name) is not None
 
 
 def _started(file: Path) -> Started:

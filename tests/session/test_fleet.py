@@ -30,7 +30,8 @@ from fabricheck.session.abandoned import (
     read_abandoned,
 )
 from fabricheck.session.outcome import judge_session
-from fabricheck.session.reframe_report import VERDICT, level_of
+from fabricheck.session.reframe_report import level_of
+from fabricheck.session.runs import VERDICT
 from fabricheck.session.storing import store_session
 from fabricheck.suite import Suite
 from tests.support.sessions import make_suite, result_file
