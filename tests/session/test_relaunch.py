@@ -111,11 +111,6 @@ def test_one_pair_a_launch_that_is_another_each_time_is_outvoted(
     assert (launched.outvoted, launched.counts, len(launched.said)) == (True, "PASS", MOST_LAUNCHES)
 
 
-def test_the_same_pair_in_each_launch_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, outcome = judged_again(tmp_path, monkeypatch, [{pairs(4)[0]: 0.05}] * MOST_LAUNCHES)
-    assert outcome.verdict is Verdict.DEGRADED
-
-
 @pytest.mark.parametrize(
     ("losses", "verdicts"),
     [((0.9, 0.0, 0.0), {Verdict.PASS, Verdict.DEGRADED}), ((0.9,) * MOST_LAUNCHES, {Verdict.FAIL})],
