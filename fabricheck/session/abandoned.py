@@ -24,7 +24,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from fabricheck.errors import UserError, unwritable
 from fabricheck.fleet.allocation import cancel
 from fabricheck.fleet.nodes import SLURM
-from fabricheck.fleet.record import EXCLUDED, TROUBLES, Fleet, read_findings
+from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.resume import JOB_ID
 from fabricheck.jsonfile import STRICT, Time, read_as, read_json
 from fabricheck.locks import exclusive
@@ -167,8 +167,6 @@ def read_abandoned(folder: Path) -> FinishedSession:
     Raises UserError where `run.json` cannot be read, or what is known of its fleet is damaged.
     """
     started = _started(folder / RUN)
-    for file in (*folder.rglob(EXCLUDED), *folder.rglob(TROUBLES)):
-        read_findings(file)
     if (fleet := Fleet.of_run(folder)) is not None:
         fleet.end("the run ended before all was measured: --resume measures the rest")
     when = f"the run of {started.started[:19]}Z on {started.host}"

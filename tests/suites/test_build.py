@@ -115,7 +115,7 @@ def test_the_c_compiler_beside(mpicxx: str, mpicc: str) -> None:
     ],
 )
 def test_all_tools_of_a_build_are_understood(line: str) -> None:
-    assert first_error(f"checking for x... no\n{line}\nmake: *** Error 1\n") == line
+    assert first_error(f"checking for x... no\n{line}\nmain.c:2:1: error: another\nmake: *** Error 1\n") == line
 
 
 def test_a_known_cause_is_told(osu: Tool) -> None:
