@@ -44,7 +44,7 @@ def explain(*, what: str | None, system: str, list_all: bool) -> None:
 def _of_run(run: Path) -> Iterator[str]:
     from fabricheck.jsonfile import read_json
     from fabricheck.report.explain import explain_run
-    from fabricheck.session.runs import VERDICT
+    from fabricheck.session.run_folders import VERDICT
     from fabricheck.suite import remember_output
 
     file = run / VERDICT if run.is_dir() else run
@@ -61,7 +61,7 @@ def _of_run(run: Path) -> Iterator[str]:
 
 def _latest(system: str) -> Path:
     """The folder of the latest run of a system that was judged. Raises UserError."""
-    from fabricheck.session.runs import judged_runs
+    from fabricheck.session.run_folders import judged_runs
     from fabricheck.suite import output_folder
 
     folder, name = output_folder() / "runs", system.partition(":")[0]

@@ -119,7 +119,7 @@ def _accept(files: Sequence[Path], output: Path, title: str | None) -> int:
     from fabricheck.report.acceptance import write_acceptance
     from fabricheck.session.outcome import judge_session
     from fabricheck.session.reframe_report import read_session
-    from fabricheck.session.runs import VERDICT
+    from fabricheck.session.run_folders import VERDICT
     from fabricheck.suite import Suite, suite_root
 
     folder = files[0]

@@ -91,7 +91,7 @@ def reproduce(
 def _measure(context: click.Context, system: str | None, tests: Sequence[str]) -> Path:
     """The folder of a run of these tests. Raises UserError where there is none."""
     from fabricheck.commands.run import run
-    from fabricheck.session.runs import judged_runs
+    from fabricheck.session.run_folders import judged_runs
     from fabricheck.suite import output_folder, suite_root
 
     if system is None:

@@ -389,7 +389,7 @@ def _keep(
 
 def _say_failed(folder: Path, failed: Sequence[tuple[str, OSError | UserError]]) -> None:
     """A line for each file that could not be written; one for all, with what to do, where there is no room."""
-    from fabricheck.session.runs import VERDICT
+    from fabricheck.session.run_folders import VERDICT
 
     reasons = [reason_of_system(error) if isinstance(error, OSError) else str(error) for _, error in failed]
     full = [has_no_room(error) for _, error in failed]

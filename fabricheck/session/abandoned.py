@@ -33,7 +33,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import read_judgement
 from fabricheck.session.reframe_report import FinishedSession, SessionInfo, read_session
-from fabricheck.session.runs import VERDICT, judged_runs, runs_of
+from fabricheck.session.run_folders import VERDICT, judged_runs, runs_of
 from fabricheck.trust import require_trusted_by_root
 
 #: For `--resume` without a name.

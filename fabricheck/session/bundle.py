@@ -26,7 +26,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import FOLDER as STATES
 from fabricheck.session.hiding import HOME, RUN, SUITE, Hiding
 from fabricheck.session.reframe_report import FinishedSession, read_info, read_session
-from fabricheck.session.runs import REPORT, VERDICT
+from fabricheck.session.run_folders import REPORT, VERDICT
 from fabricheck.suite import site_root, suite_root
 from fabricheck.wholefile import whole_file
 

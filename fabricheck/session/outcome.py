@@ -30,7 +30,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.problems import Known, problems_of_cases
 from fabricheck.session.reframe_report import FinishedSession
-from fabricheck.session.runs import runs_before
+from fabricheck.session.run_folders import runs_before
 from fabricheck.session.slow_once import Slow, name_of, slow_again, slow_before
 from fabricheck.site.validation import test_classes
 from fabricheck.suite import Suite

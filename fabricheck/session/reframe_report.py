@@ -23,7 +23,7 @@ from fabricheck.results.check_judgement import (
 )
 from fabricheck.session.launches import Launched, read_launched
 from fabricheck.session.problems import find_applicability, find_problems
-from fabricheck.session.runs import REPORT, runs_of
+from fabricheck.session.run_folders import REPORT, runs_of
 
 # What ReFrame 4.10 itself says of a session in its report; what else is there came from --session-extras.
 _OF_REFRAME = frozenset(

@@ -10,7 +10,7 @@ from fabricheck.report.machine import write_json, write_junit, write_prometheus
 from fabricheck.report.past import Past
 from fabricheck.session.outcome import Outcome
 from fabricheck.session.reframe_report import FinishedSession
-from fabricheck.session.runs import VERDICT
+from fabricheck.session.run_folders import VERDICT
 from fabricheck.suite import suite_root
 
 #: The page for people, in the folder of a session.

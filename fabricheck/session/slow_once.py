@@ -13,7 +13,7 @@ from fabricheck.errors import UserError
 from fabricheck.jsonfile import read_as
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import FALSE_ALARMS, Chance, Launch
-from fabricheck.session.runs import runs_before
+from fabricheck.session.run_folders import runs_before
 
 #: In the folder of a session.
 SLOW_ONCE = "slow-once.json"

@@ -35,7 +35,7 @@ from fabricheck.session.hiding import scrub, scrub_database
 from fabricheck.session.progress import Progress
 from fabricheck.session.reframe import DATABASE, Selection, command_of, environment_of, require_listed
 from fabricheck.session.reframe_report import FinishedSession, read_cases, read_info
-from fabricheck.session.runs import REPORT
+from fabricheck.session.run_folders import REPORT
 from fabricheck.suite import Suite
 
 _FOLLOW_S = 0.3  # how often the output is looked at

@@ -33,7 +33,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.session.outcome import read_result
 from fabricheck.session.reframe_report import past_seconds, read_session
-from fabricheck.session.runs import VERDICT
+from fabricheck.session.run_folders import VERDICT
 from fabricheck.suite import MINIATURE, Suite, suite_root
 from fabricheck.topology.hardware import payload
 from fabricheck.topology.model import Link, Topology

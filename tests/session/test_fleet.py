@@ -29,7 +29,7 @@ from fabricheck.session.abandoned import (
 )
 from fabricheck.session.outcome import judge_session
 from fabricheck.session.reframe_report import level_of
-from fabricheck.session.runs import VERDICT
+from fabricheck.session.run_folders import VERDICT
 from fabricheck.session.storing import store_session
 from fabricheck.suite import Suite
 from tests.support.sessions import make_suite, result_file
