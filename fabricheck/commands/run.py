@@ -154,13 +154,13 @@ def run(
 
     ready = functools.partial(_get_ready, suite, name, kept_in)
     tell = functools.partial(click.echo, err=is_short)
-    with lock_output(context, suite, selection, output) as has_locks:
+    with lock_output(context, suite, selection, output):
         _judge_abandoned(suite, name, output, kept_in)
         earlier, selection = _earlier(output, selection, wanted)
         tell(f"{name}: {selection.text}; missing programs are built first")
         progress = (lambda: None) if is_short else _progress
         with fleet_of(suite, selection, wanted, earlier, store or output / "store") as fleet:
-            launcher = Launcher(suite, output, has_locks, progress, ready)
+            launcher = Launcher(suite, output, progress, ready)
             session = launcher.run(selection, fleet=fleet, earlier=earlier)
             from fabricheck.session.outcome import judge_session
             from fabricheck.session.relaunch import Again
@@ -235,8 +235,8 @@ def _conclude(
 
 
 @contextlib.contextmanager
-def lock_output(context: click.Context, suite: Suite, selection: Selection, output: Path) -> Iterator[bool]:
-    """While this lasts no other run of the system has this output; whether files can be locked there."""
+def lock_output(context: click.Context, suite: Suite, selection: Selection, output: Path) -> Iterator[None]:
+    """While this lasts no other run of the system has this output."""
     from fabricheck.locks import Taken
     from fabricheck.records.verdict import EXIT_CODES, Verdict
     from fabricheck.session.abandoned import only_run
@@ -246,13 +246,8 @@ def lock_output(context: click.Context, suite: Suite, selection: Selection, outp
     suite.require(system)
     require_tags(suite.root / "checks", selection.tags)
     try:
-        with only_run(output, system) as why_not:
-            if why_not:
-                told = f"cannot lock files below {output} ({why_not})"
-                click.echo(
-                    f"fabricheck: {told}: ReFrame's results.db is not written; everything else works as usual", err=True
-                )
-            yield not why_not
+        with only_run(output, system):
+            yield
     except Taken as owner:
         step = f"wait for it, or if its host is down, remove {output / f'.{system}.lock.owner'}"
         text = f"another run of {system} has not ended yet ({owner}), so nothing was measured: {step}"

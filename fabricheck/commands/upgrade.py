@@ -112,12 +112,10 @@ def upgrade(
     chosen = tags or (() if names else ("nightly",))
     own_output = (output or output_folder(suite.root)) / "upgrades"  # these runs are none of the history
     selection = Selection(system, chosen, names, (f"^{old}$", f"^{new}$"), reframe_options, "interleaved")
-    with lock_output(context, suite, selection, own_output) as has_locks:
+    with lock_output(context, suite, selection, own_output):
         of_new = added.settings(own_output, suite, selection.whole_system, old) if added else None
         ready = functools.partial(require_ready, suite, selection.whole_system, None)
-        launcher = Launcher(
-            suite, own_output, has_locks, lambda: Progress(functools.partial(click.echo, err=True)), ready
-        )
+        launcher = Launcher(suite, own_output, lambda: Progress(functools.partial(click.echo, err=True)), ready)
         stacks = Stacks(launcher, selection, old, built)
 
         def judged(times: int) -> Upgrade:

@@ -70,8 +70,8 @@ _STARTED = TypeAdapter(Started)
 
 
 @contextlib.contextmanager
-def only_run(output: Path, system: str) -> Iterator[str]:
-    """While this lasts, no other run of `system` has this output. Gives why files cannot be locked there, if so.
+def only_run(output: Path, system: str) -> Iterator[None]:
+    """While this lasts, no other run of `system` has this output.
 
     Raises Taken where another run has not ended yet, and UserError where nothing can be written.
     """
@@ -79,10 +79,10 @@ def only_run(output: Path, system: str) -> Iterator[str]:
         try:
             require_trusted_by_root("the output", output)  # else what is made below may be elsewhere
             output.mkdir(parents=True, exist_ok=True)
-            why_not = held.enter_context(exclusive(output / f".{system}.lock"))
+            held.enter_context(exclusive(output / f".{system}.lock"))
         except OSError as error:
             raise unwritable(output, error) from None
-        yield why_not
+        yield
 
 
 def leave_started(folder: Path, started: Started) -> None:

@@ -20,8 +20,6 @@ from fabricheck.patterns import mistake_of
 from fabricheck.state.programs import NOT_HERE
 from fabricheck.suite import Suite, require_plain
 
-DATABASE = "results.db"  #: ReFrame's, beside the runs (config/common.py).
-
 
 @dataclass(frozen=True)
 class Selection:
@@ -163,7 +161,7 @@ def reframe_program() -> str:
     return program
 
 
-def environment_of(suite: Suite, selection: Selection, output: Path, *, has_locks: bool = True) -> dict[str, str]:
+def environment_of(suite: Suite, selection: Selection, output: Path) -> dict[str, str]:
     """The variables of ReFrame's process for a run that writes below `output`. Raises UserError for a path that ReFrame
     cannot take."""
     site = suite.site(selection.whole_system)
@@ -177,14 +175,11 @@ def environment_of(suite: Suite, selection: Selection, output: Path, *, has_lock
         # there `_require_listed` finds the warnings.
         "RFM_WARN_AS_ERROR": "yes",
         "RFM_COLORIZE": "no",
+        "RFM_ENABLE_RESULTS_STORAGE": "no",  # the sample store has more, and no lock of another user ends a run
         "FABRICHECK_JOBS": selection.jobs,
         # CMake may come from a wheel, beside this Python.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
     }
-    # Those that another user of a shared suite made first may not be everybody's.
-    files = [file for name in (DATABASE, ".db.lock") if (file := output / name).exists()]
-    if not has_locks or not all(os.access(file, os.W_OK) for file in files):
-        ours["RFM_ENABLE_RESULTS_STORAGE"] = "no"
     try:
         getpass.getuser()
     except (KeyError, OSError):  # in a container; ReFrame needs a name

@@ -31,10 +31,10 @@ from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.abandoned import Started, leave_started
-from fabricheck.session.hiding import scrub, scrub_database
+from fabricheck.session.hiding import scrub
 from fabricheck.session.progress import Progress
-from fabricheck.session.reframe import DATABASE, Selection, command_of, environment_of, require_listed
-from fabricheck.session.reframe_report import FinishedSession, read_cases, read_info
+from fabricheck.session.reframe import Selection, command_of, environment_of, require_listed
+from fabricheck.session.reframe_report import FinishedSession, read_cases
 from fabricheck.session.run_folders import REPORT
 from fabricheck.suite import Suite
 
@@ -161,13 +161,11 @@ class Launcher:
     """Starts ReFrame with the checks of a suite; all that it leaves is below `output`.
 
     `progress` makes what follows ReFrame, or None. `meanwhile` is called while ReFrame reads the checks, before any of
-    them runs; what it raises ends all that. Where files cannot be locked (not `has_locks`), ReFrame keeps no database
-    of results, which nothing but `reframe --list-stored-sessions` reads.
+    them runs; what it raises ends all that.
     """
 
     suite: Suite
     output: Path
-    has_locks: bool = True
     progress: Callable[[], Progress | None] = lambda: None
     meanwhile: Callable[[], None] = lambda: None
 
@@ -185,12 +183,12 @@ class Launcher:
         what an `earlier` run measured to its end is taken over. `settings`: ReFrame's, where not the site's own.
 
         If it does not get to its end, the next run judges what is there. What this run alone made is left in
-        runs/<system>-<time>/ of the output, ReFrame's database and logs beside it. Raises `UserError` when the system
+        runs/<system>-<time>/ of the output, ReFrame's logs beside it. Raises `UserError` when the system
         is unknown, when nothing is selected, or when ReFrame refuses.
         """
         system, progress = selection.whole_system, self.progress()
         command, own_settings = command_of(self.suite, selection), self.suite.settings(system)
-        environment = self._environment(selection)
+        environment = environment_of(self.suite, selection, self.output)
         folder = _new_folder(self.output.resolve() / "runs", system)
         if fleet is not None:
             environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, self.suite)
@@ -213,7 +211,7 @@ class Launcher:
             with contextlib.suppress(OSError):
                 folder.parent.rmdir()
             raise
-        self._scrub(folder, environment)
+        scrub(folder, environment)
         return _session(folder, listed, *ended, self.output)
 
     def run_again(
@@ -225,7 +223,7 @@ class Launcher:
         With a `fleet` on its nodes, inside its job. What came of those that got to run, and by which signal ReFrame was
         to end; empty where by none.
         """
-        environment = self._environment(selection)
+        environment = environment_of(self.suite, selection, self.output)
         hashes = tuple(f"/{case.attributes['hashcode']}" for case in cases)
         own = Selection(cases[0].partition, (), hashes, (f"^{re.escape(cases[0].environment)}$",), selection.more)
         folder.mkdir()
@@ -234,20 +232,11 @@ class Launcher:
         command = [*command_of(self.suite, own), *_places(folder)]
         with start(command, environment, folder / OUTPUT) as reframe:
             _, ended_by = reframe.run(self.progress())
-        self._scrub(folder, environment)
+        scrub(folder, environment)
         with contextlib.suppress(UserError):
             asked = set(map(str, cases))
             return tuple(case for case in read_cases(folder / REPORT) if str(case) in asked), ended_by
         return (), ended_by
-
-    def _environment(self, selection: Selection) -> dict[str, str]:
-        return environment_of(self.suite, selection, self.output, has_locks=self.has_locks)
-
-    def _scrub(self, folder: Path, environment: Mapping[str, str]) -> None:
-        """Takes out what is secret of all that ReFrame left of a run."""
-        scrub(folder, environment)
-        with contextlib.suppress(UserError):
-            scrub_database(self.output / DATABASE, read_info(folder / REPORT).uuid, environment)
 
 
 def _files_inside(fleet: Fleet, folder: Path, suite: Suite) -> str:
