@@ -8,13 +8,13 @@ import os
 import shlex
 import shutil
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import BUILT, FOLDER, SYSTEM
+from fabricheck.commands.options import BUILT, FOLDER, SYSTEM, given_as
 from fabricheck.errors import EXIT_USER_ERROR, UserError, has_no_room, reason_of, reason_of_system
 
 if TYPE_CHECKING:
@@ -30,6 +30,29 @@ if TYPE_CHECKING:
 
 #: Seconds, as fabricbench takes them for --burn-in.
 _LONGEST_LOAD_S = 10_000_000
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of `run`."""
+
+    system: str
+    tags: tuple[str, ...]
+    names: tuple[str, ...]
+    environments: tuple[str, ...]
+    output: Path | None
+    built: Path | None
+    store: Path | None
+    no_store: bool
+    nodes: str | None
+    resume: str | None
+    minutes: int | None
+    launches: int
+    one_by_one: bool
+    rounds: int
+    is_short: bool
+    only_list: bool
+    reframe_options: tuple[str, ...]
 
 
 @click.command()
@@ -91,28 +114,8 @@ _LONGEST_LOAD_S = 10_000_000
 @click.option("--short", "is_short", is_flag=True, help="With --nodes: print at most ten lines of 60 columns.")
 @click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
-@click.pass_context
-def run(
-    context: click.Context,
-    *,
-    system: str,
-    tags: tuple[str, ...],
-    names: tuple[str, ...],
-    environments: tuple[str, ...],
-    output: Path | None,
-    built: Path | None,
-    store: Path | None,
-    no_store: bool,
-    nodes: str | None,
-    resume: str | None,
-    minutes: int | None,
-    launches: int,
-    one_by_one: bool,
-    rounds: int,
-    is_short: bool,
-    only_list: bool,
-    reframe_options: tuple[str, ...],
-) -> None:
+@given_as(RunOptions)
+def run(given: RunOptions) -> None:
     """Run the checks of a system, judge them and write the report.
 
     When: at acceptance, every night, after an upgrade. Tags choose how much (time on one node with two H100):
@@ -136,41 +139,49 @@ def run(
     fabricheck run --system alps --tag smoke --nodes all --short
     fabricheck run --system alps --tag smoke --resume
     """
+    context = click.get_current_context()
     from fabricheck.commands.fleet import fleet_of
     from fabricheck.session.reframe import Selection, use_built
     from fabricheck.suite import Suite, output_folder, remember_output, suite_root
 
-    if store is not None and no_store:
+    if given.store is not None and given.no_store:
         raise UserError("--store and --no-store exclude each other")
-    jobs, more = _jobs(rounds, one_by_one=one_by_one)
-    suite, (load, wanted) = Suite(suite_root()), _load(minutes, tags, nodes, resume)
-    wanted.check(is_short=is_short, only_list=only_list)
-    selection = Selection(system, tags, names, environments, (*use_built(built), *more, *load, *reframe_options), jobs)
-    output = remember_output(output or output_folder(suite.root))
-    kept_in, name = None if no_store else store or output / "store", selection.whole_system
-    if only_list:
+    jobs, more = _jobs(given.rounds, one_by_one=given.one_by_one)
+    suite, (load, wanted) = Suite(suite_root()), _load(given.minutes, given.tags, given.nodes, given.resume)
+    wanted.check(is_short=given.is_short, only_list=given.only_list)
+    selection = Selection(
+        given.system,
+        given.tags,
+        given.names,
+        given.environments,
+        (*use_built(given.built), *more, *load, *given.reframe_options),
+        jobs,
+    )
+    output = remember_output(given.output or output_folder(suite.root))
+    kept_in, name = None if given.no_store else given.store or output / "store", selection.whole_system
+    if given.only_list:
         return _list(suite, selection, wanted, output)
     from fabricheck.session.suite_run import Launcher
 
     ready = functools.partial(_get_ready, suite, name, kept_in)
-    tell = functools.partial(click.echo, err=is_short)
+    tell = functools.partial(click.echo, err=given.is_short)
     with lock_output(context, suite, selection, output):
         _judge_abandoned(suite, name, output, kept_in)
         earlier, selection = _earlier(output, selection, wanted)
         tell(f"{name}: {selection.text}; missing programs are built first")
-        progress = (lambda: None) if is_short else _progress
-        with fleet_of(suite, selection, wanted, earlier, store or output / "store") as fleet:
+        progress = (lambda: None) if given.is_short else _progress
+        with fleet_of(suite, selection, wanted, earlier, given.store or output / "store") as fleet:
             launcher = Launcher(suite, output, progress, ready)
             session = launcher.run(selection, fleet=fleet, earlier=earlier)
             from fabricheck.session.outcome import judge_session
             from fabricheck.session.relaunch import Again
 
-            session, known = Again(launcher, selection, launches, tell).judge(session)
+            session, known = Again(launcher, selection, given.launches, tell).judge(session)
         outcome = known or judge_session(session, suite, name)  # which needs no nodes
         click.echo(f"fabricheck: the checks are those of {suite.root}", err=True)
-        _say(outcome, name, is_short=is_short)
+        _say(outcome, name, is_short=given.is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
-    _conclude(context, session, outcome, kept=kept, is_short=is_short)
+    _conclude(context, session, outcome, kept=kept, is_short=given.is_short)
 
 
 def _jobs(rounds: int, *, one_by_one: bool) -> tuple[str, tuple[str, ...]]:

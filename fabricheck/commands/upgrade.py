@@ -6,13 +6,13 @@ import functools
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN, SYSTEM
+from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN, SYSTEM, given_as
 from fabricheck.commands.run import lock_output
 from fabricheck.errors import UserError
 from fabricheck.judge.constants import FALSE_ALARM, FEWEST, LOOKS, MOST_ROUNDS
@@ -32,6 +32,25 @@ _GUILTY = {
     "no time": "not known after {minutes:g} min: give more --minutes, or select fewer tests",
     "interrupted": "not known, since the run was interrupted: run again",
 }
+
+
+@dataclass(frozen=True)
+class UpgradeOptions:
+    """The options of `upgrade`."""
+
+    old: str
+    new: str
+    system: str
+    tags: tuple[str, ...]
+    names: tuple[str, ...]
+    rounds: int | None
+    minutes: float
+    bisect: bool
+    margin: float
+    output: Path | None
+    built: Path | None
+    as_json: bool
+    reframe_options: tuple[str, ...]
 
 
 @click.command()
@@ -64,24 +83,8 @@ _GUILTY = {
 @BUILT
 @JSON
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
-@click.pass_context
-def upgrade(
-    context: click.Context,
-    *,
-    old: str,
-    new: str,
-    system: str,
-    tags: tuple[str, ...],
-    names: tuple[str, ...],
-    rounds: int | None,
-    minutes: float,
-    bisect: bool,
-    margin: float,
-    output: Path | None,
-    built: Path | None,
-    as_json: bool,
-    reframe_options: tuple[str, ...],
-) -> None:
+@given_as(UpgradeOptions)
+def upgrade(given: UpgradeOptions) -> None:
     """Measure with the environments OLD and NEW in one job, interleaved: is NEW slower, and by how much?
 
     When: before users get a new MPI, NCCL or module tree. Both are environments of the system's settings.py. NEW may
@@ -96,6 +99,7 @@ def upgrade(
     \b
     fabricheck upgrade openmpi openmpi-next --system alps:gpu
     """
+    context = click.get_current_context()
     from fabricheck.diagnosis.upgrade import Answer, further_rounds
     from fabricheck.history.text import to_json
     from fabricheck.session.exchange import Stacks, find_causes
@@ -106,40 +110,46 @@ def upgrade(
     from fabricheck.session.upgrade import judge_upgrade
     from fabricheck.suite import Suite, output_folder, suite_root
 
-    _require_sensible(rounds, minutes, margin)
+    _require_sensible(given.rounds, given.minutes, given.margin)
     suite = Suite(suite_root())
-    old, new, added = _stacks(suite.root, system, old, new)
-    chosen = tags or (() if names else ("nightly",))
-    own_output = (output or output_folder(suite.root)) / "upgrades"  # these runs are none of the history
-    selection = Selection(system, chosen, names, (f"^{old}$", f"^{new}$"), reframe_options, "interleaved")
+    old, new, added = _stacks(suite.root, given.system, given.old, given.new)
+    chosen = given.tags or (() if given.names else ("nightly",))
+    own_output = (given.output or output_folder(suite.root)) / "upgrades"  # these runs are none of the history
+    selection = Selection(
+        given.system, chosen, given.names, (f"^{old}$", f"^{new}$"), given.reframe_options, "interleaved"
+    )
     with lock_output(context, suite, selection, own_output):
         of_new = added.settings(own_output, suite, selection.whole_system, old) if added else None
         ready = functools.partial(require_ready, suite, selection.whole_system, None)
         launcher = Launcher(suite, own_output, lambda: Progress(functools.partial(click.echo, err=True)), ready)
-        stacks = Stacks(launcher, selection, old, built)
+        stacks = Stacks(launcher, selection, old, given.built)
 
         def judged(times: int) -> Upgrade:
             stacks.measure([new], times, settings=of_new)
-            sessions, looks = stacks.sessions, 1 if rounds else LOOKS
-            result = judge_upgrade(sessions, suite, selection.whole_system, (old, new), margin=margin, looks=looks)
+            sessions, looks = stacks.sessions, 1 if given.rounds else LOOKS
+            result = judge_upgrade(
+                sessions, suite, selection.whole_system, (old, new), margin=given.margin, looks=looks
+            )
             return added.checked(result) if added else result
 
-        click.echo(f"{selection.whole_system}: {', '.join((*chosen, *names))} with {old} and {new}", err=True)
-        result = judged(rounds or FEWEST)
-        can_go_on = rounds is None and result.answer is Answer.CANNOT_SAY and not result.left_out
-        if can_go_on and (more := further_rounds(result.changes, margin, 60 * minutes / max(result.round_seconds, 1))):
+        click.echo(f"{selection.whole_system}: {', '.join((*chosen, *given.names))} with {old} and {new}", err=True)
+        result = judged(given.rounds or FEWEST)
+        can_go_on = given.rounds is None and result.answer is Answer.CANNOT_SAY and not result.left_out
+        if can_go_on and (
+            more := further_rounds(result.changes, given.margin, 60 * given.minutes / max(result.round_seconds, 1))
+        ):
             click.echo(f"fabricheck: {result.rounds} rounds cannot say: {more} more", err=True)
             result = judged(more)
         folder = stacks.sessions[0].folder
-        if not as_json:
+        if not given.as_json:
             click.echo("\n".join(_lines(result)))
-        if bisect and result.answer is Answer.WORSE and not result.failures:
+        if given.bisect and result.answer is Answer.WORSE and not result.failures:
             click.echo(f"fabricheck: {new} is slower; what differs is exchanged in {old}", err=True)
-            search = functools.partial(stacks.exchange, result, time.monotonic() + 60 * minutes)
+            search = functools.partial(stacks.exchange, result, time.monotonic() + 60 * given.minutes)
             result = replace(result, causes=find_causes(result, suite, folder, search))
-            for cause in () if as_json else result.causes:
-                click.echo("\n".join(_lines_of_cause(result, cause, minutes)))
-    if as_json:
+            for cause in () if given.as_json else result.causes:
+                click.echo("\n".join(_lines_of_cause(result, cause, given.minutes)))
+    if given.as_json:
         click.echo(to_json(result), nl=False)
     click.echo(f"fabricheck: the results are in {folder}", err=True)
     context.exit(result.exit_status)
