@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from fabricheck.errors import UserError
 from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
 
 if TYPE_CHECKING:
-    from fabricheck.judge.system import SystemJudge
+    from fabricheck.judge.system import Judged, SystemJudge
     from fabricheck.judge.verdicts import RunJudgement
     from fabricheck.records.vendor_output import VendorOutput
 
@@ -41,6 +41,7 @@ class JudgeOptions:
     gpus: int | None
     nodes: int | None
     nics: str | None
+    html: Path | None
     as_json: bool
 
 
@@ -76,6 +77,7 @@ class JudgeOptions:
     "--nodes", type=click.IntRange(min=1, max=10_000), help="The number of nodes, if the output does not state it."
 )
 @click.option("--nics", help="Number, rate and link layer of the NICs in a node, such as '8 x 400 Gb/s InfiniBand'.")
+@click.option("--html", type=FILE, help="Write a page of the result files, too.")
 @JSON
 @given_as(JudgeOptions)
 def judge(given: JudgeOptions) -> None:
@@ -99,12 +101,13 @@ def judge(given: JudgeOptions) -> None:
     fabricheck judge mail.txt --ranks 256 --tool alltoall_perf
     fabricheck judge output.txt --part H200 --gpus 8
     fabricheck judge before.txt after.txt
+    fabricheck judge *.jsonl --html report.html
     """
     context = click.get_current_context()
     from fabricheck.diagnosis.of_session import with_session_findings
     from fabricheck.judge.as_json import run_as_json
     from fabricheck.judge.compare_part import NodeDescription
-    from fabricheck.judge.system import ByHand, Judged, without_references
+    from fabricheck.judge.system import ByHand, without_references
     from fabricheck.records.case import parse_attribute
     from fabricheck.report.compare_pastes import side_by_side
     from fabricheck.report.normal import is_normal
@@ -138,6 +141,8 @@ def judge(given: JudgeOptions) -> None:
         if given.references is not None:
             raise UserError(note)
         click.echo(f"fabricheck: {note}", err=True)
+    if given.html is not None:
+        _write_page(given.html, results, judged, given.system)
     if given.as_json:
         content = [_vendor_as_json(output) for outputs in pastes for output in outputs]
         click.echo(json.dumps([*content, *map(run_as_json, judged)], indent=2, allow_nan=False))
@@ -145,6 +150,20 @@ def judge(given: JudgeOptions) -> None:
         _say(line for run in judged for line in _table(run))
         _say(side_by_side(*pastes) if len(pastes) == len(given.files) == 2 else ())
     context.exit(EXIT_CODES[worst([*verdicts, *(each.verdict for each in judged)])])
+
+
+def _write_page(page: Path, results: Sequence[Judged], judged: Sequence[RunJudgement], system: str | None) -> None:
+    """Write the page of judged result files. Raises UserError for those of several systems, or of none."""
+    from fabricheck.diagnosis.causes import diagnose
+    from fabricheck.report.html import write_html
+
+    systems = {result.system: result.run.run.path for result in results}
+    if not results or (system is None and len(systems) > 1):
+        named = "; ".join(f"{path} {name or 'none'}" for name, path in systems.items()) or "no result file was given"
+        raise UserError(f"--html shows result files of one system: {named}: choose one with --system")
+    name = system or results[0].system
+    write_html(judged, page, title=name or "result files", system=name, diagnosis=diagnose(judged, (), ()))
+    click.echo(f"the report is in {page}", err=True)
 
 
 def _say(lines: Iterable[str]) -> None:
