@@ -11,7 +11,6 @@ from copy import copy
 import numpy as np
 import pytest
 
-from fabricheck.diagnosis.network.likelihood import gain_of, p_value
 from fabricheck.diagnosis.network.localize import Localization, Locator, locate
 from fabricheck.diagnosis.network.round_plan import screen
 from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design
@@ -133,11 +132,6 @@ def test_what_cannot_be_told_apart_is_named_together() -> None:
     alike = equivalents(Locator(readings))
     assert alike["nid00004"] == {"nid00004"}
     assert alike["nid00004:hsn1"] == {"nid00004:hsn1", "nid00004:hsn1--leaf4"}
-
-
-def test_a_gain_is_known_by_its_p_value() -> None:
-    for p in (0.05, 0.01, 1e-4):
-        assert p_value(gain_of(p, 250, 90), 250, 90) == pytest.approx(p)
 
 
 def one_pair_again_and_again() -> tuple[Design, FloatArray]:
