@@ -217,7 +217,7 @@ def of_history(command: str, metrics: int, nights: int) -> str:
     history = made_history(metrics, nights)
     start = time.process_time()
     if command == "calibrate":
-        calibrate(history, "simulated", limits=lambda key, nodes: None)
+        calibrate(history, "simulated")
     elif command == "watch":
         watch(history, "simulated")
     else:

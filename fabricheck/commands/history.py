@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from fabricheck.history.accepted import Accepted
-    from fabricheck.history.limits import Limits
     from fabricheck.records.run import Run
     from fabricheck.topology.model import Topology
 
@@ -84,8 +83,7 @@ def calibrate(
     path = references if references is not None else site_root(system) / "reference_values" / f"{system}.yaml"
     if path.exists():
         load_references(path)  # a mistake in it is said before minutes of a long history
-    limits = _limits(system)
-    calibration = make(_history(store, system), system, limits=limits, false_alarms=false_alarms, selection=selection)
+    calibration = make(_history(store, system), system, false_alarms=false_alarms, selection=selection)
     given = [f"--runs={selection}"] if selection is not None else []
     command = shlex.join(["fabricheck", "calibrate", "--system", system, *given, f"--false-alarms={false_alarms:g}"])
     text = updated_text(path, calibration, command) if calibration.references else ""
@@ -239,13 +237,6 @@ def _history(store: Path, system: str) -> pl.DataFrame:
 
     check_memory(*count_values(store, system), system)
     return stores.history(store, system=system, say=lambda line: click.echo(f"fabricheck: left out: {line}", err=True))
-
-
-def _limits(system: str) -> Limits:
-    from fabricheck.history.limits import limits_of_system
-    from fabricheck.judge.system import SystemJudge
-
-    return limits_of_system(SystemJudge.of(system))
 
 
 def _accepted(system: str, path: Path | None) -> tuple[Accepted, ...]:

@@ -23,9 +23,11 @@ from fabricheck.history.series import (
     KEY,
     NO_MEASUREMENT,
     MetricKey,
+    by_start,
     check_history,
     components_of_keys,
     crossed_by_all,
+    matrix_of,
     number_names,
 )
 from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, Floats, Ints, Tested, shift_test
@@ -403,18 +405,7 @@ def _matrix(keys: pl.DataFrame, sides: Sequence[tuple[int, pl.DataFrame]]) -> tu
     """
     wanted = ("session", "started", *KEY, "value")
     rows = pl.concat([each.select(*wanted, pl.lit(side).alias("side")) for side, each in sides])
-    sessions = (
-        rows.group_by("session", "side")
-        .agg(pl.col("started").min())
-        .sort("started", "session", "side")
-        .with_row_index("place")
-    )
-    cells = (
-        rows.join(keys.with_row_index("row"), on=KEY)
-        .join(sessions.select("session", "side", "place"), on=("session", "side"))
-        .group_by("row", "place")
-        .agg(pl.col("value").median())
-    )
-    logs = np.full((keys.height, sessions.height), np.nan)
-    logs[cells["row"].to_numpy(), cells["place"].to_numpy()] = np.log(cells["value"].to_numpy())
+    sessions = by_start(rows, "session", "side")
+    rows = rows.join(keys.with_row_index("row"), on=KEY).join(sessions.drop("started"), on=("session", "side"))
+    logs = np.log(matrix_of(rows, (keys.height, sessions.height)))
     return logs, sessions["side"].to_numpy().astype(np.int64)

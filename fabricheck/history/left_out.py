@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fabricheck.history.robust import MAD_OF_NORMAL
-from fabricheck.history.series import KEY
+from fabricheck.history.series import KEY, by_start
 from fabricheck.judge.constants import FEWEST, OF_INCIDENT, RESOLUTION
 from fabricheck.units import plural
 
@@ -46,11 +46,10 @@ def without_incidents(history: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, .
 
 
 def _lines(sessions: pl.DataFrame, left_out: pl.DataFrame) -> Iterator[str]:
-    order = sessions.group_by("session").agg(pl.col("started").min()).sort("started", "session").with_row_index()
-    dated = left_out.drop("started").join(order, on="session")
-    places = dated["index"].unique().sort().to_numpy()
+    dated = left_out.drop("started").join(by_start(sessions, "session"), on="session")
+    places = dated["place"].unique().sort().to_numpy()
     for stretch in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
-        own = dated.filter(pl.col("index").is_in(stretch.tolist()))
+        own = dated.filter(pl.col("place").is_in(stretch.tolist()))
         loss = -math.expm1(-float(own["away"].median()))  # type: ignore[arg-type]
         days = own["started"].sort().dt.strftime("%Y-%m-%d")
         metrics = plural(own.select(KEY).n_unique(), "metric")

@@ -9,13 +9,14 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
 from fabricheck.errors import UserError
-from fabricheck.history.calibrate import Calibrated, Calibration, shares_of
+from fabricheck.history.calibrate import Calibrated, Calibration
 from fabricheck.judge.parts import Together
 from fabricheck.judge.references import NODES, PROVENANCE, SOURCES, UNCALIBRATED, load_references
 from fabricheck.records.case import parse_case
@@ -104,7 +105,9 @@ def _check(text: str, path: Path) -> None:
 
 
 def _add_source(content: CommentedMap, calibration: Calibration, command: str) -> str:
-    between, within = shares_of(calibration.references)
+    between, within = (
+        median(getattr(reference, name) for reference in calibration.references) for name in ("between", "within")
+    )
     days = f"{calibration.first:%Y-%m-%d} to {calibration.last:%Y-%m-%d}"
     fields = CommentedMap(
         kind="measured",

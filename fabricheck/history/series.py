@@ -259,14 +259,28 @@ def nodes_crossed() -> pl.Expr:
     return pl.when(crossed.list.len() > 0).then(crossed).otherwise("nodes").alias("nodes")
 
 
-def series_of(frame: pl.DataFrame) -> Series:
-    """The series in a history that was checked: metrics in the order of their keys, sessions in that of their start."""
-    sessions = (
-        frame.group_by("session", maintain_order=True)
+def by_start(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """The different values of columns, such as sessions, in the order in which their first runs `started`, with their
+    `place` in it."""
+    return (
+        frame.group_by(names, maintain_order=True)
         .agg(pl.col("started").min())
-        .sort("started", "session")
+        .sort("started", *names)
         .with_row_index("place")
     )
+
+
+def matrix_of(rows: pl.DataFrame, shape: tuple[int, int]) -> Floats:
+    """The medians of the `value` of each `row` and `place`; NaN where there is none."""
+    cells = rows.group_by("row", "place").agg(pl.col("value").median())
+    values = np.full(shape, np.nan)
+    values[cells["row"].to_numpy(), cells["place"].to_numpy()] = cells["value"].to_numpy()
+    return values
+
+
+def series_of(frame: pl.DataFrame) -> Series:
+    """The series in a history that was checked: metrics in the order of their keys, sessions in that of their start."""
+    sessions = by_start(frame, "session")
     keys = (
         frame.group_by(KEY)
         .agg(pl.col("unit").first(), pl.col("better").first())

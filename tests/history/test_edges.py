@@ -29,7 +29,7 @@ LAST = "2026-02-06..2026-02-10"
 
 
 def calibrated(frame: pl.DataFrame) -> str:
-    return "\n".join(calibration_lines(calibrate(frame, SYSTEM, limits=lambda *_: None, now=NOW)))
+    return "\n".join(calibration_lines(calibrate(frame, SYSTEM, now=NOW)))
 
 
 def compared(frame: pl.DataFrame) -> str:
@@ -132,7 +132,7 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_odd_histories_come_to_a_result(name: str) -> None:
     made = history(ODD[name])
-    found = calibrate(made, SYSTEM, limits=lambda *_: None, now=NOW)
+    found = calibrate(made, SYSTEM, now=NOW)
     assert len(found.references) + len(found.refused) == 12
     seen = watch(made, SYSTEM, now=NOW)
     assert (seen.incidents, len(seen.states)) == ((), 12)
