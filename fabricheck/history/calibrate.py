@@ -129,7 +129,7 @@ def calibrate(
         raise UserError(f"a rate of false alarms lies between 0 and 0.5, not at {false_alarms}")
     if selection is not None:  # first: what is wrong with other runs, these need not answer for
         history = select_runs(history, selection)
-    kept, left_out = without_incidents(check_history(history, system, now=now))
+    kept, left_out = without_incidents(check_history(history, now=now))
     if history["rehearsal"].any():
         raise UserError(f"the history of {system} is of a {REHEARSAL}: references need measurements")
     if kept.is_empty():

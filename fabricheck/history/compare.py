@@ -144,7 +144,7 @@ def compare(
     one.
     """
     options = options or CompareOptions()
-    kept = check_history(history, system, now=now)
+    kept = check_history(history, now=now)
     sides = [select_runs(history, text) for text in (base, candidate)]
     chosen = [
         kept.join(side.select("run_id").unique(), on="run_id", how="semi", maintain_order="left") for side in sides

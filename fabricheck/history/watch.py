@@ -127,7 +127,7 @@ def watch_series(
     now: datetime | None = None,
 ) -> Watched:
     """As `watch`, with the series beside the result. Raises UserError as `watch` does."""
-    checked = check_history(history, system, now=now)
+    checked = check_history(history, now=now)
     if checked.is_empty():
         raise UserError(f"the history of {system} has no measurement: all rows are INVALID or INCOMPLETE")
     return watch_of(series_of(checked), system, accepted, options)
