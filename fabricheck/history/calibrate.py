@@ -120,7 +120,7 @@ def calibrate(
 
     A metric is refused where it has fewer than FEWEST runs, failed in one (it was under the floor), varies so much that
     a bound would let everything pass, or has a level that wanders (`persistence`). Values above the plausible are
-    INVALID, so they are no measurement.
+    INVALID and do not count.
 
     Raises UserError as `check_history` and `select_runs` do, for a rehearsal, and where the runs are of several
     software versions or tunings, which have no one value.
