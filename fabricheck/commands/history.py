@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,7 +85,8 @@ def calibrate(
     path = references if references is not None else site_root(system) / "reference_values" / f"{system}.yaml"
     if path.exists():
         load_references(path)  # a mistake in it is said before minutes of a long history
-    calibration = make(_history(store, system), system, false_alarms=false_alarms, selection=selection)
+    with _progress():
+        calibration = make(_history(store, system), system, false_alarms=false_alarms, selection=selection)
     given = [f"--runs={selection}"] if selection is not None else []
     command = shlex.join(["fabricheck", "calibrate", "--system", system, *given, f"--false-alarms={false_alarms:g}"])
     text = updated_text(path, calibration, command) if calibration.references else ""
@@ -177,8 +180,9 @@ def compare(
     from fabricheck.history.text import comparison_lines, to_json
 
     options = CompareOptions(false_discovery=false_discovery, margin=margin, power=power)
-    history = _history(store, system)
-    comparison = test(history, system, base, candidate, options)
+    with _progress():
+        history = _history(store, system)
+        comparison = test(history, system, base, candidate, options)
     rehearsal_note.say(bool(history["rehearsal"].any()))
     _print(to_json(comparison) if as_json else comparison_lines(comparison))
     click.get_current_context().exit(comparison.exit_status)
@@ -211,8 +215,9 @@ def watch(*, system: str, store: Path, accepted: Path | None, warm_up: int, as_j
     if not FEWEST <= warm_up <= options.window:
         raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {options.window}")
     changes = _accepted(system, accepted)
-    history = _history(store, system)
-    watched = look(history, system, changes, Options(warm_up=warm_up))
+    with _progress():
+        history = _history(store, system)
+        watched = look(history, system, changes, Options(warm_up=warm_up))
     rehearsal_note.say(bool(history["rehearsal"].any()))
     for change in changes:
         if not any(change.matches(state.key) for state in watched.states):
@@ -228,6 +233,19 @@ def _print(text: str | Iterator[str]) -> None:
         return
     for line in text:
         click.echo(line)
+
+
+@contextmanager
+def _progress() -> Iterator[None]:
+    """Lines on stderr while a long history is worked on; on a terminal each is written over the one before."""
+    from fabricheck.history.progress import listening
+
+    over = "\r\x1b[K" if sys.stderr.isatty() else ""
+    try:
+        with listening(lambda line: click.echo(f"{over}{line}", err=True, nl=not over)):
+            yield
+    finally:
+        click.echo(over, err=True, nl=False)
 
 
 def _history(store: Path, system: str) -> pl.DataFrame:

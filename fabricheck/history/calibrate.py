@@ -15,6 +15,7 @@ from fabricheck.errors import UserError
 from fabricheck.history.by_node import NodeLevels, Nodes, measured_at_once, nodes_of
 from fabricheck.history.left_out import without_incidents
 from fabricheck.history.levels import Persistence, persistence_of
+from fabricheck.history.progress import steps
 from fabricheck.history.robust import Floats, Spread, centre_and_spread
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, by_start, check_history, matrix_of
@@ -143,11 +144,11 @@ def calibrate(
             "select fewer checks with --runs, such as 'tag:NAME'"
         )
     groups = kept.sort("started", maintain_order=True).partition_by(KEY, maintain_order=True)
-    measured = [_Metric.of(rows) for rows in groups]
+    measured = [_Metric.of(rows) for rows in steps(groups, metrics, "metrics read")]
     common = _common(measured, false_alarms, max(MANY_METRICS, metrics, measured_at_once(kept)))
     references: list[Calibrated] = []
     refused: list[Refused] = []
-    for metric in measured:
+    for metric in steps(measured, metrics, "metrics calibrated"):
         for outcome in _with_levels(_calibrated(metric, common), metric.nodes, common):
             if isinstance(outcome, Calibrated):
                 references.append(outcome)

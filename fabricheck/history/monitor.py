@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.history.charts import CHARTS
+from fabricheck.history.progress import steps
 from fabricheck.history.usual import Options, Usual
 from fabricheck.judge.constants import (
     BETTER_EACH,
@@ -134,7 +135,8 @@ class _Watch:
         state, usual, accepted_at = self.state, self.usual, dict[int, list[int]]()
         for metric, session in accepted:
             accepted_at.setdefault(session, []).append(metric)
-        for session in range(self.worse.shape[1]):
+        sessions = self.worse.shape[1]
+        for session in steps(range(sessions), sessions, "sessions watched"):
             for metric in accepted_at.get(session, ()):
                 self.base[metric, :session] = np.nan
                 state.sums[:, metric] = 0

@@ -14,6 +14,7 @@ from fabricheck.errors import UserError
 from fabricheck.history import folders
 from fabricheck.history.folders import METRICS, SessionFolder
 from fabricheck.history.metric_rows import from_parquet
+from fabricheck.history.progress import steps
 from fabricheck.history.session import SessionRecord, read_record
 from fabricheck.judge.constants import READERS
 
@@ -52,7 +53,8 @@ def _read(entries: Sequence[SessionFolder], say: Say) -> Iterator[tuple[SessionR
     """The record and the metrics of entries, in their order; of a run that several have, those of the first."""
     owner: dict[str, SessionFolder] = {}
     with ThreadPoolExecutor(READERS) as pool:
-        for entry, content in zip(entries, pool.map(_content_or_damage, entries), strict=True):
+        contents = steps(pool.map(_content_or_damage, entries), len(entries), "sessions read")
+        for entry, content in zip(entries, contents, strict=True):
             if isinstance(content, str):
                 say(content)
                 continue

@@ -14,6 +14,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from fabricheck.errors import UserError
 from fabricheck.history.levels import Autocorrelation, coloured, restricted, weights_of, whitened
 from fabricheck.history.peaks import ParetoTail, upper_tail
+from fabricheck.history.progress import steps
 from fabricheck.history.robust import median
 from fabricheck.history.rows import by_rows
 from fabricheck.judge.constants import (
@@ -289,7 +290,8 @@ def _drawn(sessions: _Sessions, common: Autocorrelation, reach: Floats, known: M
     alike, own_prior = common.rows(own), Prior(prior.variance[own], prior.freedom[own])
     again, scores = _whiten(sessions.of(own), alike), []
     places = np.argsort(~there, axis=1, kind="stable")
-    for _ in range(math.ceil(wanted / own.size)):
+    draws = math.ceil(wanted / own.size)
+    for _ in steps(range(draws), draws, "draws"):
         # Sessions that are not there have the largest keys and stay behind the others.
         order = np.argsort(np.where(there, rng.random(there.shape), 2.0), axis=1)
         shuffled = np.empty_like(residual)

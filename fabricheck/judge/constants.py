@@ -280,6 +280,8 @@ MOST_STEPS, SETTLED = 50, 1e-9
 AT_ONCE = 2048
 #: Densities that are held at the same time, and sets of parts times readings.
 MOST_AT_ONCE = 500_000
+#: Seconds after which work on a history says how far it is, and again. Chosen.
+PROGRESS_S = 10.0
 #: Orders of the residuals that are drawn for all metrics together.
 DRAWS = 20_000
 #: Least squares of more nodes than these take minutes for a few metrics.

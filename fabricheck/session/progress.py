@@ -13,6 +13,7 @@ from statistics import fmean
 from fabricheck.records.operations import LOADS
 from fabricheck.report.content import number
 from fabricheck.results.check_judgement import read_judgement
+from fabricheck.units import time_left
 
 _STATUS = re.compile(
     r"^\[ +(OK|FAIL|SKIP|ABORT|ERROR|XFAIL|XPASS) +\] \( *(\d+)/(\d+)\) "
@@ -67,7 +68,7 @@ class TimeLeft:
         seconds = _END_S + usual * max(self._rest - len(self._unjudged), 0)
         if self._running is not None:
             seconds += max(usual - (now - self._running[1]), 0.0)
-        return f"{round(seconds / 60)} min left" if seconds >= 120 else f"{max(round(seconds), 1)} s left"
+        return time_left(seconds)
 
 
 @dataclass
