@@ -14,7 +14,7 @@ import click
 from fabricheck.commands import rehearsal_note
 from fabricheck.commands.options import FILE, JSON, MARGIN, STORE, SYSTEM_OF_RUNS
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import FEWEST
+from fabricheck.judge.constants import FEWEST, YEAR
 
 if TYPE_CHECKING:
     import polars as pl
@@ -208,16 +208,14 @@ def watch(*, system: str, store: Path, accepted: Path | None, warm_up: int, as_j
     """
     from fabricheck.errors import UserError
     from fabricheck.history.text import to_json, watch_lines
-    from fabricheck.history.usual import Options
     from fabricheck.history.watch import watch as look
 
-    options = Options()
-    if not FEWEST <= warm_up <= options.window:
-        raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {options.window}")
+    if not FEWEST <= warm_up <= YEAR:
+        raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {YEAR}")
     changes = _accepted(system, accepted)
     with _progress():
         history = _history(store, system)
-        watched = look(history, system, changes, Options(warm_up=warm_up))
+        watched = look(history, system, changes, warm_up)
     rehearsal_note.say(bool(history["rehearsal"].any()))
     for change in changes:
         if not any(change.matches(state.key) for state in watched.states):

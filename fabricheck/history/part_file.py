@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from fabricheck.errors import UserError
@@ -25,7 +24,7 @@ from fabricheck.records.run import Device, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.units import format_size
-from fabricheck.yamlfile import on_one_line
+from fabricheck.yamlfile import on_one_line, round_trip_yaml
 
 
 def part_text(path: Path, runs: Iterable[tuple[Run, Topology]], name: str, source: CommentedMap) -> str:
@@ -155,9 +154,7 @@ def _text(
 ) -> str:
     if not values:
         raise UserError("no value to write: no run is on one node with a GPU for each rank")
-    yaml = YAML()
-    yaml.width = 1000
-    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml = round_trip_yaml(1000)
     if old is not None:
         content = yaml.load(path.read_text(encoding="utf-8"))
     else:

@@ -12,7 +12,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
 from fabricheck.errors import UserError
@@ -23,7 +22,7 @@ from fabricheck.records.case import parse_case
 from fabricheck.suite import INSTALLED
 from fabricheck.topology.network import fold
 from fabricheck.wholefile import whole_file
-from fabricheck.yamlfile import on_one_line
+from fabricheck.yamlfile import on_one_line, round_trip_yaml
 
 _INDEX = "$index"
 _SPECIAL = (SOURCES, PROVENANCE, UNCALIBRATED)
@@ -38,7 +37,7 @@ def updated_text(path: Path, calibration: Calibration, command: str) -> str:
     Raises UserError where the file is not valid, is of another system, or indexes a test in another way; and where
     what would be written cannot be read by the judge.
     """
-    yaml = _yaml()
+    yaml = round_trip_yaml()
     content = CommentedMap()
     if path.exists():
         load_references(path)
@@ -84,13 +83,6 @@ def write(path: Path, text: str) -> None:
                 os.fsync(file.fileno())
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _yaml() -> YAML:
-    yaml = YAML()
-    yaml.width = 120
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    return yaml
 
 
 def _check(text: str, path: Path) -> None:

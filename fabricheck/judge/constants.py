@@ -65,6 +65,8 @@ RESOLUTION = 0.001
 #: Metrics that vary less, relative, are taken to vary by this: the resolution of a clock is no certainty; nor is a
 #: fault of a network less.
 LEAST_SPREAD = 1e-4
+#: Metrics that `watch` follows and that vary less (a clock's resolution) are taken to vary by this. Relative. Chosen.
+LEAST_OF_WATCHED = 0.0002
 #: Of a smaller loss (logarithm) no part is at fault: to 1% a median is measured (docs/methodology.md, How often).
 LEAST_LOSS = 0.01
 #: Less is no difference: two jobs that measure the same, one after the other, may differ by so much

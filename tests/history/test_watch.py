@@ -21,7 +21,6 @@ from fabricheck.history.monitor import monitor
 from fabricheck.history.peaks import upper_tail
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.text import to_json, watch_lines
-from fabricheck.history.usual import Options
 from fabricheck.history.watch import WatchResult, change_point, watch, watch_series
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
 
@@ -244,11 +243,6 @@ def test_accepted_changes_are_read(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=message) as error:
             load_accepted(path)
         assert len(str(error.value).splitlines()) == 1
-
-
-def test_options_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="out of range"):
-        Options(warm_up=3)
 
 
 def autocorrelated(rng: np.random.Generator, correlation: float, metrics: int, sessions: int) -> Floats:
