@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.history import folders
-from fabricheck.history.folders import FILES, METRICS, OLD_FILES, SESSION, SUMS, SessionFolder
+from fabricheck.history.folders import FILES, METRICS, OLD_FILES, SUMS, SessionFolder
 from fabricheck.history.metric_rows import HISTORY, SCHEMA, UNJUDGED, to_parquet
 from fabricheck.history.reading import count_values, entries_of, history, verify
 from fabricheck.history.series import check_history
@@ -144,15 +144,6 @@ def test_repetitions_are_runs_of_one_test(root: Path, store: Path) -> None:
     cases = [case(name=f"PingPong %transport=mpi %.repeat_no={number}") for number in range(2)]
     append(store, session_of(root, 0, files, cases=cases), NOW)
     assert set(history(store, system="local")["test"]) == {"PingPong %transport=mpi"}
-
-
-def test_tables_are_readable_without_this_program(root: Path, store: Path) -> None:
-    for night in range(3):
-        add(root, store, night)
-    table = pl.read_parquet(store / "local" / "2*" / METRICS)
-    assert table["session"].n_unique() == 3
-    record = json.loads((entries_of(store, "local")[0].path / SESSION).read_text())
-    assert record["system"] == "local"
 
 
 def test_no_time_zone_data_is_needed_to_store_and_read(
@@ -412,11 +403,6 @@ def test_files_of_another_entry_with_right_checksums(root: Path, store: Path) ->
     assert damage_of(store, entry)
 
 
-def test_verify_needs_a_store(store: Path) -> None:
-    with pytest.raises(UserError, match="there is no store"):
-        verify(store)
-
-
 # Stores of format 1
 
 
@@ -455,8 +441,3 @@ def test_findings_are_kept_beside_problems(root: Path, store: Path) -> None:
     record = read_record(entry)
     assert [(each.verdict, each.message) for each in record.problems] == [("FAIL", "a part is slow")]
     assert [each.message for each in record.findings] == ["it scales"]
-
-
-def test_times_are_in_utc(root: Path, store: Path) -> None:
-    add(root, store, 0)
-    assert history(store, system="local").schema["started"] == pl.Datetime("us", "UTC")
