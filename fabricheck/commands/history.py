@@ -181,9 +181,7 @@ def compare(
 
     options = CompareOptions(false_discovery=false_discovery, margin=margin, power=power)
     with _progress():
-        history = _history(store, system)
-        comparison = test(history, system, base, candidate, options)
-    rehearsal_note.say(bool(history["rehearsal"].any()))
+        comparison = test(_noted(_history(store, system)), system, base, candidate, options)
     _print(to_json(comparison) if as_json else comparison_lines(comparison))
     click.get_current_context().exit(comparison.exit_status)
 
@@ -214,9 +212,7 @@ def watch(*, system: str, store: Path, accepted: Path | None, warm_up: int, as_j
         raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {YEAR}")
     changes = _accepted(system, accepted)
     with _progress():
-        history = _history(store, system)
-        watched = look(history, system, changes, warm_up)
-    rehearsal_note.say(bool(history["rehearsal"].any()))
+        watched = look(_noted(_history(store, system)), system, changes, warm_up)
     for change in changes:
         if not any(change.matches(state.key) for state in watched.states):
             names = ", ".join(change.metrics) or "none"
@@ -233,10 +229,15 @@ def _print(text: str | Iterator[str]) -> None:
         click.echo(line)
 
 
+def _noted(history: pl.DataFrame) -> pl.DataFrame:
+    rehearsal_note.say(bool(history["rehearsal"].any()))
+    return history
+
+
 @contextmanager
 def _progress() -> Iterator[None]:
     """Lines on stderr while a long history is worked on; on a terminal each is written over the one before."""
-    from fabricheck.history.progress import listening
+    from fabricheck.history.steps import listening
 
     over = "\r\x1b[K" if sys.stderr.isatty() else ""
     try:

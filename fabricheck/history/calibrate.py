@@ -15,10 +15,10 @@ from fabricheck.errors import UserError
 from fabricheck.history.by_node import NodeLevels, Nodes, measured_at_once, nodes_of
 from fabricheck.history.left_out import without_incidents
 from fabricheck.history.levels import Persistence, persistence_of
-from fabricheck.history.progress import steps
 from fabricheck.history.robust import Floats, Spread, centre_and_spread
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, by_start, check_history, matrix_of
+from fabricheck.history.steps import steps
 from fabricheck.history.tails import deviations_of, joined_tail
 from fabricheck.history.together import Strays, together_of_rows
 from fabricheck.judge.constants import (

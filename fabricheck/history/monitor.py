@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.history.charts import CHARTS
-from fabricheck.history.progress import steps
+from fabricheck.history.steps import steps
 from fabricheck.history.usual import Usual
 from fabricheck.judge.constants import (
     BETTER_EACH,

@@ -14,8 +14,8 @@ from fabricheck.errors import UserError
 from fabricheck.history import folders
 from fabricheck.history.folders import METRICS, SessionFolder
 from fabricheck.history.metric_rows import from_parquet
-from fabricheck.history.progress import steps
 from fabricheck.history.session import SessionRecord, read_record
+from fabricheck.history.steps import steps
 from fabricheck.judge.constants import READERS
 
 #: Takes a line about something damaged or foreign, which is left out then.

@@ -73,7 +73,8 @@ def check_history(frame: pl.DataFrame, *, now: datetime | None = None) -> pl.Dat
         mixed = frame.group_by(KEY).agg(pl.col(name).unique().sort()).filter(pl.col(name).list.len() > 1).sort(KEY)
         if not mixed.is_empty():
             raise _two_kinds(frame.join(mixed.head(1).select(KEY), on=KEY, how="semi", maintain_order="left"), name)
-    kept = frame.filter(~pl.col("verdict").is_in(NO_MEASUREMENT))
+    measured = ~frame["verdict"].is_in(NO_MEASUREMENT)
+    kept = frame if measured.all() else frame.filter(measured)
     bad = kept.filter(~(pl.col("value").is_finite() & (pl.col("value") > 0)).fill_null(False))
     if not bad.is_empty():
         what = f"{bad['value'][0]} in run {bad['run_id'][0]} is not a measurement"
@@ -213,11 +214,9 @@ def components_of_keys(keys: tuple[str, ...]) -> tuple[Component, ...]:
 
 def _latest(frame: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
     """The runs of each metric in its last sessions."""
-    newest_first = pl.col("place").rank("dense", descending=True).over(KEY)
-    rows = frame.select("session", *KEY, "components", "software").join(
-        sessions.select("session", "place"), on="session"
-    )
-    return rows.filter(newest_first <= STAYS)
+    last = frame.select(*KEY, "session").unique().join(sessions, on="session").sort("place").group_by(KEY).tail(STAYS)
+    rows = frame.select("session", *KEY, "components", "software")
+    return rows.join(last, on=("session", *KEY), how="semi", maintain_order="left")
 
 
 def differences(before: str, after: str) -> tuple[str, ...]:
@@ -265,12 +264,14 @@ def series_of(frame: pl.DataFrame) -> Series:
         .sort(KEY)
         .with_row_index("row")
     )
-    runs = without_node_effects(
-        frame.with_row_index("run")
-        .select("run", "session", *KEY, "value", "software", "better", nodes_crossed())
-        .join(sessions.select("session", "place"), on="session")
-        .join(keys.select(*KEY, "row"), on=KEY)
+    numbered = (
+        frame.lazy()
+        .with_row_index("run")
+        .join(sessions.lazy().select("session", "place"), on="session")
+        .join(keys.lazy().select(*KEY, "row"), on=KEY)
+        .select("run", "row", "place", "value", "software", "better", nodes_crossed())
     )
+    runs = without_node_effects(numbered.collect())
     cells = runs.group_by("row", "place").agg(pl.col("value").median(), pl.col("software").first())
     turns = runs.drop_nulls("away")
     sign = pl.when(pl.col("better") == "higher").then(-1.0).otherwise(1.0)

@@ -14,9 +14,9 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from fabricheck.errors import UserError
 from fabricheck.history.levels import Autocorrelation, coloured, restricted, weights_of, whitened
 from fabricheck.history.peaks import ParetoTail, upper_tail
-from fabricheck.history.progress import steps
 from fabricheck.history.robust import median
 from fabricheck.history.rows import by_rows
+from fabricheck.history.steps import steps
 from fabricheck.judge.constants import (
     AT_ONCE,
     CONFIDENCE,

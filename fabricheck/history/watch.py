@@ -125,7 +125,9 @@ def watch(
     now: datetime | None = None,
 ) -> WatchResult:
     """Watch all metrics of a history from its first session to its last. UserError as `check_history` raises it."""
-    return watch_series(history, system, accepted, warm_up, now=now).result
+    series = _checked_series(history, system, now)
+    del history  # it does not fit into memory beside what follows
+    return watch_of(series, system, accepted, warm_up).result
 
 
 def watch_series(
@@ -137,10 +139,14 @@ def watch_series(
     now: datetime | None = None,
 ) -> Watched:
     """As `watch`, with the series beside the result. Raises UserError as `watch` does."""
+    return watch_of(_checked_series(history, system, now), system, accepted, warm_up)
+
+
+def _checked_series(history: pl.DataFrame, system: str, now: datetime | None) -> Series:
     checked = check_history(history, now=now)
     if checked.is_empty():
         raise UserError(f"the history of {system} has no measurement: all rows are INVALID or INCOMPLETE")
-    return watch_of(series_of(checked), system, accepted, warm_up)
+    return series_of(checked)
 
 
 def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), warm_up: int = ENOUGH) -> Watched:
