@@ -237,7 +237,7 @@ def _noted(history: pl.DataFrame) -> pl.DataFrame:
 @contextmanager
 def _progress() -> Iterator[None]:
     """Lines on stderr while a long history is worked on; on a terminal each is written over the one before."""
-    from fabricheck.history.steps import listening
+    from fabricheck.history.waiting import listening
 
     over = "\r\x1b[K" if sys.stderr.isatty() else ""
     try:

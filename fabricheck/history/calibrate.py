@@ -18,9 +18,9 @@ from fabricheck.history.levels import Persistence, persistence_of
 from fabricheck.history.robust import Floats, Spread, centre_and_spread
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, by_start, check_history, matrix_of
-from fabricheck.history.steps import steps
 from fabricheck.history.tails import deviations_of, joined_tail
 from fabricheck.history.together import Strays, together_of_rows
+from fabricheck.history.waiting import steps
 from fabricheck.judge.constants import (
     ALONE,
     FALSE_ALARM,

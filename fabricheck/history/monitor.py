@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.history.charts import CHARTS
-from fabricheck.history.steps import steps
 from fabricheck.history.usual import Usual
+from fabricheck.history.waiting import steps
 from fabricheck.judge.constants import (
     BETTER_EACH,
     CLIP,

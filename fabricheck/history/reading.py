@@ -15,7 +15,7 @@ from fabricheck.history import folders
 from fabricheck.history.folders import METRICS, SessionFolder
 from fabricheck.history.metric_rows import from_parquet
 from fabricheck.history.session import SessionRecord, read_record
-from fabricheck.history.steps import steps
+from fabricheck.history.waiting import steps
 from fabricheck.judge.constants import READERS
 
 #: Takes a line about something damaged or foreign, which is left out then.

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.steps import steps
+from fabricheck.history.waiting import steps
 from fabricheck.judge.constants import AT_ONCE, MOST_STEPS, PRIOR_METRICS
 
 Arrays = tuple[npt.NDArray[np.generic], ...]

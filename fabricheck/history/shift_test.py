@@ -16,7 +16,7 @@ from fabricheck.history.levels import Autocorrelation, coloured, restricted, wei
 from fabricheck.history.peaks import ParetoTail, upper_tail
 from fabricheck.history.robust import median
 from fabricheck.history.rows import by_rows
-from fabricheck.history.steps import steps
+from fabricheck.history.waiting import steps
 from fabricheck.judge.constants import (
     AT_ONCE,
     CONFIDENCE,
