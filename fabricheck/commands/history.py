@@ -198,7 +198,10 @@ def compare(
 
     options = CompareOptions(false_discovery=false_discovery, margin=margin, power=power)
     with _progress():
-        comparison = test(_noted(_history(store, system)), system, base, candidate, options)
+        history = [_history(store, system)]
+        is_rehearsal = bool(history[0]["rehearsal"].any())
+        comparison = test(history.pop(), system, base, candidate, options)  # which lets go of what it has read
+    rehearsal_note.say(is_rehearsal)
     _print(to_json(comparison) if as_json else comparison_lines(comparison))
     click.get_current_context().exit(comparison.exit_status)
 
@@ -229,7 +232,10 @@ def watch(*, system: str, store: Path, accepted: Path | None, warm_up: int, as_j
         raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {YEAR}")
     changes = _accepted(system, accepted)
     with _progress():
-        watched = look(_noted(_history(store, system)), system, changes, warm_up)
+        history = [_history(store, system)]
+        is_rehearsal = bool(history[0]["rehearsal"].any())
+        watched = look(history.pop(), system, changes, warm_up)  # which lets go of what it has read
+    rehearsal_note.say(is_rehearsal)
     for change in changes:
         if not any(change.matches(state.key) for state in watched.states):
             names = ", ".join(change.metrics) or "none"
@@ -244,11 +250,6 @@ def _print(text: str | Iterator[str]) -> None:
         return
     for line in text:
         click.echo(line)
-
-
-def _noted(history: pl.DataFrame) -> pl.DataFrame:
-    rehearsal_note.say(bool(history["rehearsal"].any()))
-    return history
 
 
 @contextmanager
