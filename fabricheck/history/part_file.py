@@ -77,7 +77,7 @@ def source_of(system: str, runs: Sequence[Run]) -> CommentedMap:
 
 
 def _where(metric: Metric, facts: RunContext) -> dict[str, Any] | None:
-    """The fields that make a value of one machine that of another with the same part; None of what is no such value."""
+    """The fields that make a value of one machine that of another with the same part; None where there are none."""
     samples, header = metric.samples, facts.run.header
     transport = header["transport"]
     alone = samples.operation in ONE_WAY_MEMORY_PATHS and len(samples.ranks) == 1
