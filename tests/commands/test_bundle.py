@@ -41,7 +41,8 @@ def run(tmp_path: Path) -> Path:
         "num_cases": 1, "user": "curie", "prefix_output": str(folder / "output"), "prefix_stage": str(folder / "stage"),
     }  # fmt: skip
     (folder / "reframe.json").write_text(json.dumps({"session_info": info, "runs": [{"testcases": [case]}]}))
-    told = {"file": "x", "verdict": "PASS", "problems": [], "hosts": ["login7.site.example"]}
+    file = str(stage / "result.jsonl")
+    told = {"file": file, "verdict": "PASS", "problems": [], "hosts": ["login7.site.example"]}
     (folder / "verdict.json").write_text(json.dumps({"runs": [told]}))
     (folder / "report.html").write_text("<html>")
     return folder
