@@ -11,7 +11,7 @@ import click
 
 from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.diagnosis.coverage import coverage_of
-from fabricheck.judge.overall import SEVERITY, overall, rehearsed, worst_first
+from fabricheck.judge.overall import overall, rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
@@ -34,7 +34,7 @@ from fabricheck.report.content import (
     weakest,
 )
 from fabricheck.report.lines import ShownProblem, problems_shown_once, summary
-from fabricheck.report.shares import indirectness, share_of_yardstick
+from fabricheck.report.shares import map_of_gpus, share_of_yardstick
 from fabricheck.report.summary import next_of_pass, smallest_losses, summarise_counts
 from fabricheck.suite import program
 from fabricheck.units import format_size, plural
@@ -130,7 +130,7 @@ def _all_lines(runs: Sequence[RunJudgement], diagnosis: Diagnosis, width: int, s
             yield from _run_lines(run, (), width, system, marks=marks)
     else:
         yield _folded(passed)
-    yield from (_Line("", line) for line in _matrix_of(ranked, width))
+    yield from (_Line("", line) for line in _map_lines(ranked, width))
 
 
 def _first_lines(ranked: Sequence[RunJudgement], verdict: Verdict, width: int, system: str) -> Iterator[_Line]:
@@ -304,49 +304,21 @@ _GBPS_OF_GB = 8.0
 _WIDEST, _CELL = 9, 6  # columns of a cell: nvbandwidth's with two decimals, and the least, without
 
 
-def _matrix_of(runs: Sequence[RunJudgement], width: int) -> list[str]:
-    """The matrix of pairs that says most and fits into `width` columns: not PASS first, then that of the links."""
-    matching = [(run, group) for run in runs for group in groups_of(run) if _is_matrix(group, run)]
-    matching.sort(key=lambda pair: (-SEVERITY[pair[1].verdict], *indirectness(pair[0], pair[1].judgements[0].samples)))
-    matrices = (
-        _matrix(run, group, short_name(run) if run.test else facts_of(run).what, width) for run, group in matching
-    )
-    return next(filter(None, matrices), [])
-
-
-def _is_matrix(group: MetricGroup, run: RunJudgement) -> bool:
-    """Whether a group is the goodput of several pairs of one node, alone on their links as nvbandwidth's are."""
-    one_node = len({each.host for each in run.run.ranks}) == 1
-    plan = run.run.header.get("plan", {})
-    of_gpus = "host" not in str(plan.get("buffers")) and not plan.get("shared_devices")
-    alone = group.is_pairs and group.schedule == "uncontended"
-    return one_node and of_gpus and alone and group.quantity == "goodput" and len(group.judgements) > 1
-
-
-def _matrix(run: RunJudgement, group: MetricGroup, name: str, width: int) -> list[str]:
-    """The lines of a matrix with the name of its test; none where it does not fit."""
-    measured = {each.samples.ranks: each for each in group.judgements}
-    numbers = sorted({rank for pair in measured for rank in pair})
-    cell = min(_WIDEST, (width - 4) // len(numbers))
-    if cell < _CELL:
-        return []
-    gpus = {each.rank: each.device.index for each in run.run.ranks if each.device is not None}
-    of_gpus = len({*gpus.values()}) == len(run.run.ranks)  # not where ranks share one
-    labels = [str(gpus[each] if of_gpus else each) for each in numbers]
-    kind = "GPU" if of_gpus else "rank"
-    what = f"{group.operation} {format_size(group.bytes)} {kind}(row) -> {kind}(column) (GB/s)"
-    lines = [
-        printable(marked(f"{what}, {name}", rehearsal=is_rehearsal(run.run))),
-        "    " + "".join(label.rjust(cell - 1) + " " for label in labels),
-    ]
-    for source, label in zip(numbers, labels, strict=True):
-        texts = []
-        for destination in numbers:
-            judgement = measured.get((source, destination))
-            text = "N/A" if judgement is None else f"{judgement.value / _GBPS_OF_GB:.{2 if cell == _WIDEST else 0}f}"
-            mark = " " if judgement is None or judgement.verdict is Verdict.PASS else "*"
-            texts.append(text.rjust(cell - 1) + mark)
-        lines.append(f"{label:>3} {''.join(texts)}")
-    if any(each.verdict is not Verdict.PASS for each in group.judgements):
-        lines.append("    * is not PASS")
-    return lines
+def _map_lines(runs: Sequence[RunJudgement], width: int) -> Iterator[str]:
+    """The page's map of the GPUs of a node, as nvbandwidth prints it; nothing where none fits into `width` columns."""
+    names = [short_name(run) if run.test else facts_of(run).what for run in runs]
+    grid = map_of_gpus(runs, names, most=(width - 4) // _CELL)
+    if grid is None:
+        return
+    cell = min(_WIDEST, (width - 4) // len(grid.columns))
+    yield _clip(f"{grid.title} (GB/s, from row to column)", width)
+    yield "    " + "".join(f"{label.split()[-1]:>{cell - 1}} " for label in grid.columns)
+    verdicts = {each.verdict for row in grid.cells for each in row} - {None}
+    for label, row in zip(grid.rows, grid.cells, strict=True):
+        line = f"{label.split()[-1]:>3} "
+        for each in row:
+            rate = "N/A" if each.verdict is None else f"{each.gbps / _GBPS_OF_GB:.{2 if cell == _WIDEST else 0}f}"
+            line += rate.rjust(cell - 1) + (" " if each.verdict in (None, Verdict.PASS) else "*")
+        yield line
+    if verdicts != {Verdict.PASS}:
+        yield "    * is not PASS"
