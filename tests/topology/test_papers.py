@@ -81,7 +81,7 @@ def test_de_sensi_iv_c_allreduce_over_all_links(name: str, expected: float) -> N
 
 def test_de_sensi_iv_c_allreduce_over_rings() -> None:
     assert algorithms.rings(graph("lumi")).total_gbps / 2 == pytest.approx(800)  # the paper counts twice the buffer
-    found = algorithms.allreduce(graph("lumi"))
+    found = algorithms.by_library(graph("lumi"), "allreduce")
     assert found.gbps == pytest.approx(800 * 8 / 7)  # a GPU's own share does not travel
     assert "rings" in found.name
 
