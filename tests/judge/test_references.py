@@ -171,13 +171,13 @@ MISTAKES = {
         "no references of this test",
     ),
     "name that is not a class": ("a-b: {}", "not a name of a test class"),
-    "source without a kind": ("$sources: {a: {source: x}}", "needs a kind"),
-    "source of nothing": ("$sources: {a: {kind: vendor}}", "needs the field source"),
+    "source without a kind": ("$sources: {a: {source: x}}", r"\$sources.a.kind"),
+    "source of nothing": ("$sources: {a: {kind: vendor}}", r"\$sources.a.source"),
     "measurement without a command": (
         "$sources: {a: {kind: measured, source: x, date: 2026-11-21, system: y, software: z}}",
-        "needs the field command",
+        r"\$sources.a: .*command",
     ),
-    "source with an unknown field": ("$sources: {a: {kind: vendor, source: x, url: y}}", "is an unknown field"),
+    "source with an unknown field": ("$sources: {a: {kind: vendor, source: x, url: y}}", r"\$sources.a.url"),
     "a list": ("[]", "has to be a map"),
     "a test that is not a map": ("A: 1", "A: has to be a map"),
 }
