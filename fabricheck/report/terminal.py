@@ -33,7 +33,6 @@ from fabricheck.report.content import (
     unit_shown,
     weakest,
 )
-from fabricheck.report.lines import ShownProblem, problems_shown_once, summary
 from fabricheck.report.shares import map_of_gpus, share_of_yardstick
 from fabricheck.report.summary import next_of_pass, smallest_losses, summarise_counts
 from fabricheck.suite import program
@@ -49,10 +48,10 @@ _COLORS = {
 }
 _NARROWEST, _LOWEST = 40, 24
 _INDENT = " " * 12
-# How much is shown; the rest is counted, and verdict.json and the page have it: of runs that are not PASS and have
-# something of their own; of each of these problems, groups of metrics, and metrics of a group that are not PASS.
-_MOST_SUSPECTS, _MOST_PROBLEMS = 8, 8
-_MOST_RUNS, _MOST_OF_RUN, _MOST_GROUPS, _MOST_METRICS = 8, 4, 8, 2
+# How much is shown; the rest is counted, and verdict.json and the page have it: of causes and notes; of runs with
+# metrics that are not PASS; of each of these groups of metrics, and metrics of a group that are not PASS.
+_MOST_CARDS, _MOST_NOTES = 12, 8
+_MOST_RUNS, _MOST_GROUPS, _MOST_METRICS = 8, 8, 2
 # Runs that are PASS have a line for each group of metrics, where they are as few as this.
 _FEW_RUNS = 2
 _MOST_LINES = 3  # of a text; of the total and the next command, which are worth nothing cut off, twice as many
@@ -104,30 +103,26 @@ def render(
 
 def _all_lines(runs: Sequence[RunJudgement], diagnosis: Diagnosis, width: int, system: str) -> Iterator[_Line]:
     ranked = worst_first(runs)
-    verdict, problems = overall(runs, diagnosis.problems)
+    verdict, _ = overall(runs, diagnosis.problems)
     yield from _first_lines(ranked, verdict, width, system)
-    # A card that names no part is among the problems.
-    yield from _suspect_lines([card for card in cards_of(runs, diagnosis, system=system) if card.known], width)
-    without_part = [ShownProblem(problem, problem.message) for problem in problems if not problem.components]
-    yield from _problem_lines(without_part, _MOST_PROBLEMS, width, system)
+    yield from _card_lines(cards_of(runs, diagnosis, system=system), width)
     marks = is_mixed(run.run for run in runs)
-    bad, passed, shown_elsewhere = [], [], []
-    for run, problems_of_run in zip(ranked, problems_shown_once(ranked), strict=True):
-        metrics_pass = all(metric.verdict is Verdict.PASS for metric in run.judgements)
+    passed, bad, rest = [], [], []
+    for run in ranked:
         if run.final_verdict is Verdict.PASS:
             passed.append(run)
-        elif run.all_problems and not problems_of_run and metrics_pass:
-            shown_elsewhere.append(run)
+        elif len(bad) < _MOST_RUNS and any(metric.verdict is not Verdict.PASS for metric in run.judgements):
+            bad.append(run)
         else:
-            bad.append((run, problems_of_run))
-    for run, problems_of_run in bad[:_MOST_RUNS]:
-        yield from _run_lines(run, problems_of_run, width, system, marks=marks)
-    if rest := [*(run for run, _ in bad[_MOST_RUNS:]), *shown_elsewhere]:
+            rest.append(run)
+    for run in bad:
+        yield from _run_lines(run, width, marks=marks)
+    if rest:
         yield _Line("", f"{_INDENT}and {plural(len(rest), 'more run')}: {_counts([run.final_verdict for run in rest])}")
     yield from _finding_lines(diagnosis.findings, width)
     if len(passed) <= _FEW_RUNS:
         for run in passed:
-            yield from _run_lines(run, (), width, system, marks=marks)
+            yield from _run_lines(run, width, marks=marks)
     else:
         yield _folded(passed)
     yield from (_Line("", line) for line in _map_lines(ranked, width))
@@ -161,16 +156,13 @@ def _counts(verdicts: Sequence[Verdict]) -> str:
     return ", ".join(f"{times} {verdict.value}" for verdict, times in count(verdicts))
 
 
-def _run_lines(
-    judged: RunJudgement, problems: Sequence[ShownProblem], width: int, system: str, *, marks: bool
-) -> Iterator[_Line]:
-    """`problems`: those that no run before has; `marks`: whether a rehearsal is marked here, where not all are one."""
+def _run_lines(judged: RunJudgement, width: int, *, marks: bool) -> Iterator[_Line]:
+    """`marks`: whether a rehearsal is marked here, where not all are one."""
     facts, verdict = facts_of(judged), judged.final_verdict
     title = marked(f"{facts.name}, {facts.where}", rehearsal=marks and is_rehearsal(judged.run))
     yield _Line(verdict.value, _clip(title, width - len(_INDENT)))
     if verdict is not Verdict.PASS:
         yield _Line("", _clip_left(f"{_INDENT}{printable(facts.path)}", width))
-    yield from _problem_lines(problems, _MOST_OF_RUN, width, system)
     groups = groups_of(judged)
     for group in groups[:_MOST_GROUPS]:
         yield from _group_lines(group, len(judged.run.ranks), width)
@@ -178,30 +170,26 @@ def _run_lines(
         yield _Line("", f"{_INDENT}and {plural(len(rest), 'more metric')}: {_counts(rest)}")
 
 
-def _problem_lines(problems: Sequence[ShownProblem], most: int, width: int, system: str) -> Iterator[_Line]:
-    for problem in problems[:most]:
-        line = summary(problem.finding, system=system, message=problem.message)
-        yield from _text(problem.finding.verdict.value, line, width, more=problem.of_runs)
-    if rest := problems[most:]:
-        verdicts = _counts([problem.finding.verdict for problem in rest])
-        yield _Line("", f"{_INDENT}and {plural(len(rest), 'more problem')}: {verdicts}")
-
-
-def _suspect_lines(cards: Sequence[Card], width: int) -> Iterator[_Line]:
-    """Each part with its loss and what to do next."""
-    for card in cards[:_MOST_SUSPECTS]:
+def _card_lines(cards: Sequence[Card], width: int) -> Iterator[_Line]:
+    """Each part with its loss and what to do next; of what names no part, the line for people."""
+    for card in cards[:_MOST_CARDS]:
+        if card.why is not None and not card.known:
+            of_runs = f" ({len(card.findings)} runs)" if len(card.findings) > 1 else ""
+            yield from _text(card.verdict.value, card.why.line, width, more=of_runs)
+            continue
         loss = f"{'' if card.loss.startswith(('is ', 'loses ')) else ':'} {card.loss}"
         yield from _text("SUSPECT", f"{card.part}{loss}", width)
         for place, step in enumerate(card.next_):
             yield from _text("", f"{'then' if place else 'next'}: {step}", width, 2 * _MOST_LINES)
-    if rest := len(cards[_MOST_SUSPECTS:]):
-        yield _Line("", f"{_INDENT}and {plural(rest, 'more suspect')}")
+    if rest := cards[_MOST_CARDS:]:
+        verdicts = _counts([card.verdict for card in rest])
+        yield _Line("", f"{_INDENT}and {plural(len(rest), 'more cause')}: {verdicts}")
 
 
 def _finding_lines(findings: Sequence[Finding], width: int) -> Iterator[_Line]:
-    for finding in findings[:_MOST_PROBLEMS]:
+    for finding in findings[:_MOST_NOTES]:
         yield from _text("note", finding.message, width)
-    if rest := len(findings[_MOST_PROBLEMS:]):
+    if rest := len(findings[_MOST_NOTES:]):
         yield _Line("", f"{_INDENT}and {plural(rest, 'more note')}")
 
 

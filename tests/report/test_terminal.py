@@ -100,28 +100,20 @@ def test_what_a_suspect_has_as_evidence_is_no_line_again() -> None:
     assert other.message in text
 
 
-def test_each_problem_has_a_line() -> None:
-    problems = [
-        bad_finding(Verdict.INCOMPLETE, f"out/result.jsonl:{each}: a line is missing", code="result-damaged")
-        for each in range(4)
-    ]
-    lines = render([pair_run(problems=problems)], width=200, color=False, system="s").splitlines()
-    for place, each in enumerate(problems):
-        assert f"INCOMPLETE  {summary(each, system='s', message=f'line {place}: a line is missing')}" in lines
-
-
-def test_a_problem_that_several_runs_have_is_told_once() -> None:
-    """A run that has nothing else is counted; one with a problem or a metric of its own is shown with that."""
+def test_what_a_run_failed_by_has_a_line_and_is_told_once() -> None:
+    """A run that has nothing slow is counted; one with a metric of its own is shown with that."""
     shared = bad_finding(Verdict.INCOMPLETE, "out/result.jsonl: no path is proven", code="path-unproven")
-    own = bad_finding(Verdict.INCOMPLETE, "out/result.jsonl: a line is missing", code="result-damaged")
+    own = bad_finding(Verdict.INCOMPLETE, "out/result.jsonl:3: a line is missing", code="result-damaged")
     same = [pair_run(problems=[shared])] * 20
     red = pair_run(problems=[shared], bad={(0, 1): Verdict.FAIL})
-    runs = [*same, pair_run(problems=[shared, own]), red]
-    for text in (render(runs, width=200, color=False), render(runs, width=200, color=False, height=1000)):
-        (line,) = [line for line in text.splitlines() if "no path is proven" in line]
-        assert line.endswith("(22 runs)")
-        assert "and 19 more runs: 19 INCOMPLETE" in text
-    assert "a line is missing" in text and "FAIL" in text
+    for height in (40, 1000):
+        lines = render([*same, pair_run(problems=[own]), red], width=200, color=False, height=height, system="s")
+        lines = lines.splitlines()
+        (line,) = [line for line in lines if "no path is proven" in line]
+        assert line.endswith("(21 runs)")
+        assert any("and 21 more runs: 21 INCOMPLETE" in line for line in lines)
+        assert f"INCOMPLETE  {summary(own, system='s', message='line 3: a line is missing')}" in lines
+        assert any(line.startswith("FAIL") and "0→1" in line for line in lines)
 
 
 def test_a_finding_has_a_line_and_no_verdict() -> None:
@@ -145,13 +137,14 @@ def test_red_runs_are_shown_in_full_before_green_ones() -> None:
 
 def test_only_pass_is_green() -> None:
     problems = [bad_finding(verdict, "something") for verdict in Verdict if verdict is not Verdict.PASS]
-    text = render([pair_run(), pair_run(problems=problems)], width=100, color=True)
+    runs = [pair_run(problems=[each]) for each in problems]
+    text = render([pair_run(), *runs], width=100, color=True)
     green = re.findall(r"\x1b\[(?:32|92)[^m]*m(?:\x1b\[1m)?([A-Z]+)", text)
     assert set(green) == {"PASS"}
     colors = {verdict: set(re.findall(rf"\x1b\[(\d+)m(?:\x1b\[1m)?{verdict.value}", text)) for verdict in Verdict}
     assert all(len(found) == 1 for found in colors.values())
     assert len(set.union(*colors.values())) == len(Verdict)
-    assert "\x1b" not in render([pair_run(problems=problems)], width=100, color=False)
+    assert "\x1b" not in render(runs, width=100, color=False)
 
 
 def test_colour_changes_nothing_else() -> None:
