@@ -18,7 +18,7 @@ from fabricheck.records.order_statistics import kept_ranks
 from fabricheck.records.pair_rule import PairRule
 from fabricheck.records.run import Groups
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.fabricbench import read_run, read_unsupported
+from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require
 from tests.session.test_damaged import places
 from tests.support.effort import effort
@@ -36,25 +36,6 @@ def test_a_valid_file_has_no_problem(path: Path) -> None:
     assert run.footer == lines[-1]
     assert [each.times_ns.tolist() for each in run.samples] == [line["times_ns"] for line in lines[1:-1]]
     assert [rank.rank for rank in run.ranks] == list(range(len(lines[0]["ranks"])))
-
-
-def test_files_from_before_the_words_changed_are_read(tmp_path: Path) -> None:
-    def as_before(header: Line) -> None:
-        header["port"] = header.pop("backend")
-
-    run = changed(tmp_path, _header(as_before))
-    assert run.problems == ()
-    assert run.header == lines_of(HOST)[0]
-    old = tmp_path / "old.jsonl"
-    error: dict[str, Any] = {
-        "kind": "lack",
-        "message": "no NUMA",
-        "operation": None,
-        "bytes": None,
-        "missing_ranks": [],
-    }
-    old.write_text(json.dumps({"record": "error", "run_id": "0" * 32, **error}) + "\n")
-    assert read_unsupported(old) == "no NUMA"
 
 
 def test_samples_are_typed_and_frozen() -> None:
