@@ -16,6 +16,8 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import (
     is_foreign,
+    is_of_before,
+    judgement_of_old_reason,
     read_judgement,
 )
 from fabricheck.session.launches import Launched, read_launched
@@ -262,6 +264,8 @@ def _case(record: Mapping[str, object]) -> Case:
 def _judged(case: Case, record: Mapping[str, object]) -> Case:
     """The case with what its check came to, by the file that it left."""
     judged = read_judgement(case.folder) if case.folder is not None else None
+    if judged is None and is_of_before(record):
+        judged = judgement_of_old_reason(case.reason)
     return replace(case, judged=judged)
 
 

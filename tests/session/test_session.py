@@ -256,6 +256,17 @@ def test_what_left_no_judgement_is_incomplete_whatever_reframe_says(tmp_path: Pa
     assert one.verdict is (Verdict.FAIL if phase in ("sanity", "performance") else Verdict.INCOMPLETE)
 
 
+@pytest.mark.parametrize(
+    ("reason", "verdict"),
+    [
+        ("sanity error: INVALID: another transport", Verdict.INVALID),
+        ("performance error: DEGRADED: it is slow", Verdict.DEGRADED),
+        ("build error: cc: error: FAIL to find the header", Verdict.INCOMPLETE),
+    ],
+)
+def test_a_report_of_before_there_was_a_judgement_is_read(tmp_path: Path, reason: str, verdict: Verdict) -> None:
+    (one,) = read(tmp_path, [record(result="fail", fail_phase="sanity", fail_reason=reason)])
+    assert one.verdict is verdict
 
 
 def test_a_judgement_that_is_damaged_is_incomplete(tmp_path: Path) -> None:
