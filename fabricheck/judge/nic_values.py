@@ -15,6 +15,7 @@ from fabricheck.records.judgement import Yardstick
 from fabricheck.records.metrics import Metric
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.nic import link_layer
+from fabricheck.topology.of_metric import MARGIN
 from fabricheck.topology.schema import Rate
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import read_yaml
@@ -107,17 +108,13 @@ def yardsticks_of_nics(nics: Sequence[KnownNic], metric: Metric, context: RunCon
             yield from nic.alarms(tool, memory, metric.unit, link_layer(model))
 
 
-# Signalling is a little faster than data sheets say.
-_MARGIN = 1.05
-
-
 def judge_nic(
     nic: KnownNic, tool: str, memory: str, layer: str | None, *, value: float, unit: str
 ) -> tuple[Verdict, list[Yardstick]]:
     """The verdict on a value of a NIC alone, in Gb/s or us, and what owners require of it, the loosest first."""
     sign = 1 if unit == "Gb/s" else -1
     bounds = sorted(nic.alarms(tool, memory, unit, layer), key=lambda bound: sign * bound.value)
-    if not math.isfinite(value) or (unit == "Gb/s" and value > _MARGIN * parse_rate(nic.rate)):
+    if not math.isfinite(value) or (unit == "Gb/s" and value > MARGIN * parse_rate(nic.rate)):
         return Verdict.INVALID, bounds
     if not bounds:
         return Verdict.INCOMPLETE, bounds
