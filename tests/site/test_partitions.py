@@ -87,8 +87,6 @@ def test_validate_looks_at_the_files_of_all_partitions(suite: Path, monkeypatch:
     assert "partition gpu: has 4 GPUs, its topology 8" in said.stdout
 
 
-
-
 def test_expected_takes_a_partition() -> None:
     said = CliRunner().invoke(expected, ["--system", "hgx-h200:gpu8"], catch_exceptions=False)
     assert said.exit_code == 0

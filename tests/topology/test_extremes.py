@@ -55,14 +55,6 @@ def test_impossible_numbers_are_one_line(tmp_path: Path, old: str, new: str, say
     assert "topology.yaml:10: links[0]" in message
 
 
-def test_a_link_has_a_rate_for_each_direction(tmp_path: Path) -> None:
-    topology = load_topology(load(tmp_path))
-    graph = node_graph(topology)
-    first, second = topology.gpus
-    assert graph.widest_path(first, second).rate_gbps == pytest.approx(800)
-    assert graph.widest_path(second, first).rate_gbps == pytest.approx(320)
-
-
 def test_a_gpu_may_have_several_numa_domains(tmp_path: Path) -> None:
     topology = load_topology(load(tmp_path))
     alone = memory.host_device_gbps(topology, topology.gpus[:1])
@@ -89,8 +81,3 @@ def test_a_torus_with_many_parallel_links(side: int, count: int) -> None:
     best = optimum.collective(made, "allgather", made.gpus)
     assert best == pytest.approx(4 * count * 400 * size / (size - 1))
     assert 0 < found <= best * (1 + 1e-6)
-
-
-def test_a_single_gpu_and_two() -> None:
-    assert node_graph(node(2, [(0, 1, 1, 1e-9)])).pair_share_gbps == pytest.approx(1e-9)
-    assert node_graph(node(1, [])).bisection_gbps == 0.0

@@ -27,13 +27,6 @@ def load(tmp_path: Path, text: str = GOOD) -> Network:
     return network
 
 
-def test_what_is_in_the_file(tmp_path: Path) -> None:
-    network = load(tmp_path)
-    assert network.ports_of("nid003") == ("nid003:hsn0", "nid003:hsn1")
-    assert len(network.links) == 12
-    assert "nid004:hsn1--leaf1" in {link.name for link in network.links}
-
-
 def test_routes_on_one_switch_and_over_spines(tmp_path: Path) -> None:
     network = load(tmp_path)
     (near,) = network.routes("nid001:hsn0", "nid002:hsn1")
