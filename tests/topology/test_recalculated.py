@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from fabricheck.topology import optimum
+from fabricheck.records.run import Groups
+from fabricheck.topology import algorithms, optimum
 from fabricheck.topology.gpus import algorithm_of
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Gpu, Link, Switch, Topology
-from tests.support.nodes import expected_of, node, system
+from tests.support.nodes import expected_of, graph, node, system
 
 MI250X = ("lumi", "dardel", "frontier")
 
@@ -42,6 +43,16 @@ def test_mi250x_rings_and_optima(name: str) -> None:
 def test_two_sockets(name: str, ring: float) -> None:
     assert by(system(name), "allgather") == pytest.approx(ring, abs=0.01)
     assert best(system(name), "allgather") == pytest.approx(1024)
+
+
+@pytest.mark.parametrize("pattern", ["rail_unidirectional", "asymmetric_unidirectional"])
+def test_dgx_a100_has_a_nic_for_each_gpu(pattern: str) -> None:
+    found = expected_of(
+        system("dgx-a100"), pattern, list(range(8)) * 2, nodes=2, groups=Groups(2, 8, 1), transport="mpi"
+    )
+    assert found.expected == pytest.approx(200)
+    # NCCL's plugin may use all of them (CommBench §5.2.1).
+    assert found.ceiling == pytest.approx(1.05 * 1600)
 
 
 @pytest.mark.parametrize(("thin", "expected"), [(False, 1000), (True, 1010)])
@@ -81,3 +92,11 @@ def test_a_link_may_be_slower_one_way() -> None:
 def test_staged_collectives_share_the_hosts_copies(operation: str, expected: float) -> None:
     found = expected_of(system("lumi"), operation, range(8), transport="staging")
     assert found.expected == pytest.approx(expected, abs=0.05)
+
+
+def test_staging_of_two_terms() -> None:
+    """De Sensi §III-A counts the copy from the device and that between host buffers."""
+    lumi = system("lumi")
+    copy = 819.2
+    two = algorithms.staging_of_two_terms(graph("lumi"), lumi.gpu(0), copy)
+    assert two == pytest.approx(1 / (1 / 288 + 1 / copy))

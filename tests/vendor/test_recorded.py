@@ -141,6 +141,22 @@ def test_a_killed_run_of_osu_is_incomplete_where_the_sizes_are_known() -> None:
     assert [each.verdict for each in output.problems] == [Verdict.INCOMPLETE]
 
 
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("host_imb_timeout", Verdict.INCOMPLETE),
+        ("host_imb_mem", Verdict.INCOMPLETE),
+        ("host_imb_1", Verdict.INVALID),
+        ("host_imb_typo", Verdict.INVALID),
+        ("host_imb_2", Verdict.INVALID),
+        ("h200_IMB-MPI1-GPU_PingPong_tail", Verdict.INVALID),
+    ],
+)
+def test_imb_runs_that_went_wrong(name: str, verdict: Verdict) -> None:
+    problems = read_one(_text("imb", f"{name}.txt"), name).problems
+    assert verdict in {each.verdict for each in problems}
+
+
 def test_wrong_elements_are_a_fail() -> None:
     text = _text("nccl_tests", "h200x4_all_reduce.txt")
     row = next(line for line in text.splitlines() if line.strip().startswith("2048 "))
