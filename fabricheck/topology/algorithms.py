@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from fabricheck.topology import memory
 from fabricheck.topology.flows import widest_rates
-from fabricheck.topology.graph import Edge, NodeGraph, node_graph
+from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Gpu, Topology
-from fabricheck.topology.nic import GroupPattern, alltoall_asymptotic_gbps, node_gbps, pattern_gbps
+from fabricheck.topology.nic import alltoall_asymptotic_gbps, node_gbps
 from fabricheck.topology.optimum import Rings, edge_disjoint_rings, ring_over_islands
 from fabricheck.topology.question import in_turn
 
@@ -160,22 +159,13 @@ def by_copies(graph: NodeGraph, operation: str, root: Gpu) -> Algorithm:
     if operation not in ("broadcast", "reduce", "allreduce"):
         return Algorithm(alltoall(graph).gbps, "every GPU to all others at once, as an alltoall")
     others = [gpu for gpu in graph.topology.gpus if gpu != root]
-    writes = _busiest(graph, ((root, other) for other in others))
-    reads = _busiest(graph, ((other, root) for other in others))
+    writes = graph.rate_of_pairs((root, other) for other in others)
+    reads = graph.rate_of_pairs((other, root) for other in others)
     if operation == "broadcast":
         return Algorithm(writes, "the root writes to all peers at once (De Sensi §IV-D)")
     if operation == "reduce":
         return Algorithm(reads, "the root reads from all peers at once (De Sensi §IV-D)")
     return Algorithm(in_turn([reads, writes]), "reduce on one GPU, then broadcast (De Sensi §IV-D)")
-
-
-def _busiest(graph: NodeGraph, pairs: Iterable[tuple[Gpu, Gpu]]) -> float:
-    """What each of several pairs gets when all are busy, each on its widest paths."""
-    loads: dict[Edge, float] = defaultdict(float)
-    for source, destination in pairs:
-        for edge, share in graph.widest_shares(source, destination).items():
-            loads[edge] += share
-    return min((graph.path_rate(edge) / load for edge, load in loads.items()), default=math.inf)
 
 
 def usable_share(graph: NodeGraph) -> float:
@@ -222,6 +212,4 @@ def estimates(topology: Topology) -> Iterator[Estimate]:
     source = f"CommBench §5.2.1, {equation.get(topology.nic_scheme or '', 'all NICs')}"
     yield Estimate("a node's NICs, one GPU active", alone, "Gb/s", source)
     yield Estimate("a node's NICs, all GPUs active", every, "Gb/s", source)
-    size = len(topology.gpus)
-    both = pattern_gbps(topology, GroupPattern("rail", 2, size, size, "bidirectional"))
-    yield Estimate("rail, all GPUs, both directions together", both, "Gb/s", "CommBench §5.4")
+    yield Estimate("rail, all GPUs, both directions together", 2 * every, "Gb/s", "CommBench §5.4")

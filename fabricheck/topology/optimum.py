@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,7 +29,7 @@ from fabricheck.topology.flows import (
     gather_cut,
     least_cut,
 )
-from fabricheck.topology.graph import Edge, NodeGraph, node_graph
+from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Gpu, Topology
 
 
@@ -244,9 +244,5 @@ def _rate_of_path(graph: NodeGraph, order: Sequence[str]) -> float:
 
 def _rate(graph: NodeGraph, order: Sequence[str]) -> float:
     by_name = {gpu.name: gpu for gpu in graph.topology.gpus}
-    loads: dict[Edge, float] = defaultdict(float)
-    for a, b in zip(order, [*order[1:], order[0]], strict=True):
-        for start, other in ((a, b), (b, a)):
-            for edge, share in graph.widest_shares(by_name[start], by_name[other]).items():
-                loads[edge] += share
-    return 2 * min(graph.path_rate(edge) / load for edge, load in loads.items())
+    ring = [by_name[name] for name in (*order, order[0])]
+    return 2 * graph.rate_of_pairs(pair for ends in itertools.pairwise(ring) for pair in (ends, ends[::-1]))
