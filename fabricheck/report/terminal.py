@@ -298,15 +298,16 @@ def _map_lines(runs: Sequence[RunJudgement], width: int) -> Iterator[str]:
     grid = map_of_gpus(runs, names, most=(width - 4) // _CELL)
     if grid is None:
         return
-    cell = min(_WIDEST, (width - 4) // len(grid.columns))
+    width_of_cell = min(_WIDEST, (width - 4) // len(grid.columns))
+    decimals = 2 if width_of_cell == _WIDEST else 0
     yield _clip(f"{grid.title} (GB/s, from row to column)", width)
-    yield "    " + "".join(f"{label.split()[-1]:>{cell - 1}} " for label in grid.columns)
+    yield "    " + "".join(f"{label.split()[-1]:>{width_of_cell - 1}} " for label in grid.columns)
     verdicts = {each.verdict for row in grid.cells for each in row} - {None}
     for label, row in zip(grid.rows, grid.cells, strict=True):
         line = f"{label.split()[-1]:>3} "
-        for each in row:
-            rate = "N/A" if each.verdict is None else f"{each.gbps / _GBPS_OF_GB:.{2 if cell == _WIDEST else 0}f}"
-            line += rate.rjust(cell - 1) + (" " if each.verdict in (None, Verdict.PASS) else "*")
+        for pair in row:
+            rate = "N/A" if pair.verdict is None else f"{pair.gbps / _GBPS_OF_GB:.{decimals}f}"
+            line += rate.rjust(width_of_cell - 1) + (" " if pair.verdict in (None, Verdict.PASS) else "*")
         yield line
     if verdicts != {Verdict.PASS}:
         yield "    * is not PASS"
