@@ -107,7 +107,9 @@ def _all_lines(runs: Sequence[RunJudgement], diagnosis: Diagnosis, width: int, s
     yield from _first_lines(ranked, verdict, width, system)
     yield from _card_lines(cards_of(runs, diagnosis, system=system), width)
     marks = is_mixed(run.run for run in runs)
-    passed, bad, rest = [], [], []
+    passed: list[RunJudgement] = []
+    bad: list[RunJudgement] = []
+    rest: list[RunJudgement] = []
     for run in ranked:
         if run.final_verdict is Verdict.PASS:
             passed.append(run)

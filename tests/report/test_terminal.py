@@ -107,8 +107,8 @@ def test_what_a_run_failed_by_has_a_line_and_is_told_once() -> None:
     same = [pair_run(problems=[shared])] * 20
     red = pair_run(problems=[shared], bad={(0, 1): Verdict.FAIL})
     for height in (40, 1000):
-        lines = render([*same, pair_run(problems=[own]), red], width=200, color=False, height=height, system="s")
-        lines = lines.splitlines()
+        text = render([*same, pair_run(problems=[own]), red], width=200, color=False, height=height, system="s")
+        lines = text.splitlines()
         (line,) = [line for line in lines if "no path is proven" in line]
         assert line.endswith("(21 runs)")
         assert any("and 21 more runs: 21 INCOMPLETE" in line for line in lines)
