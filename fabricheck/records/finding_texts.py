@@ -409,15 +409,8 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
          _BUNDLE), "A GPU"),
     "gpu-throttled": CatalogueEntry("was throttled", _STATE, _REPORTED,
         "The driver reports that the GPU slows down because of heat or a failing power supply.",
-        (_HEAT, _HEAT_OF_AMD), "A GPU"),
-    "throttles-under-load": CatalogueEntry("throttles under load", _STATE, _REPORTED,
-        "In a burn-in the GPU protected itself from heat or missing power. Or another limit of its clocks was in "
-        "effect while it was slow, and hardly else.",
         (_HEAT, _HEAT_OF_AMD,
          "Compare inlet temperature, fans and power supplies with an equal node: `ipmitool sensor`", _BUNDLE), "A GPU"),
-    "ecc-under-load": CatalogueEntry("has memory errors under load", _STATE, _REPORTED,
-        "In a burn-in uncorrected errors or remapped rows of its memory increased.",
-        (_RESET, _ROWS, "Replace it if the errors come back or rows cannot be remapped", _BUNDLE), "A GPU"),
     "gpu-setting": CatalogueEntry("has limited clocks or power", _STATE, _REPORTED,
         "The driver reports a limit. Somebody set it, or it is the GPU's default.",
         ("On {node}: `nvidia-smi -q -i {gpu} -d CLOCK,POWER`",), "A GPU"),
@@ -582,7 +575,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "One test (the victim) was measured alone, then while other ranks (the aggressors) sent traffic."),
     "recorded": CatalogueEntry("Found by an earlier version of Fabricheck", _TOLD, _CHECKED,
         "It was stored before findings had codes. Judge the session's result files again to get them.",
-        ("`fabricheck report FILE --output report.html`",)),
+        ("`fabricheck judge FILE --html report.html`",)),
 }
 # fmt: on
 
