@@ -45,7 +45,7 @@ class TimeLeft:
     def text(self, now: float) -> str:
         """In words, `now` in seconds of the monotonic clock; empty where no test has ended yet."""
         ended = max(self.begun - self._before - 1, self.judged)  # in a shared job none is judged before its end
-        if self._first is None or ended < 1:
+        if self._first is None or ended < 1 or self.begun >= self.tests:
             return ""
         seconds = _END_S + (now - self._first) / ended * max(self.tests - self._before - ended, 0)
         return time_left(seconds)
