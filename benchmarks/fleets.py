@@ -124,9 +124,11 @@ class Fleet:
 
         readings = read(self.design)
         located = self.locator.locate(readings)
-        if not counted_suspects(located, self.design, self.policy):
+        counted = counted_suspects(located, self.design, self.policy)
+        if not counted:
             return set()
-        plan = retest(self.ways, self.names, located.closest, ROUNDS_AGAIN, seed=1)
+        names = [name for suspect in counted for name in simulated.names_of(suspect)]
+        plan = retest(self.ways, self.names, names, ROUNDS_AGAIN, seed=1)
         again = read(design(self.ways, plan.pairs))
         rounds, second = with_readings(self.plan, readings), with_readings(plan, again)
         parts = find_slow_parts(self.ways, rounds, second, self.policy, duplex=True)

@@ -107,13 +107,9 @@ class Screen:
         return screen(Ways(self.network), self._places(nodes), ROUNDS), nodes
 
     def _retest(self, parts: SlowParts, nodes: Sequence[str]) -> tuple[RoundsPlan, Sequence[str]]:
-        """Rounds for the suspects, and for what explains the rest best, over the nodes that have a part in them."""
-        ways, places = Ways(self.network), self._places(nodes)
+        """Rounds for the suspects, over the nodes that have a part in them: nothing is known of what others send."""
         suspects = [part.text for suspect in parts.suspects for part in suspect.components]
-        try:
-            plan = retest(ways, places, parts.located.closest, ROUNDS_AGAIN, seed=1)
-        except UserError:  # that leaves too few good nodes
-            plan = retest(ways, places, suspects, ROUNDS_AGAIN, seed=1)
+        plan = retest(Ways(self.network), self._places(nodes), suspects, ROUNDS_AGAIN, seed=1)
         used = {node_of(plan.places[rank]) for each in plan.rounds for rank in each.flatten().tolist()}
         chosen = [node for node in nodes if self.network.node_of_host(node) in used]
         places = self._places(chosen)

@@ -76,8 +76,8 @@ class Localization:
     """What was found. `suspects`: the faults, each with its readings, by index of the design, and what may be at fault.
 
     `noise`: relative standard deviation of a reading; `scale`: what healthy pairs give of expected. `hypotheses`: how
-    many faults the readings can tell apart. `closest`: components that explain what is left half as well as a suspect
-    has to, then those of the suspects: what to measure again.
+    many faults the readings can tell apart. `closest`: components that explain best what is left, proven or not, then
+    those of the suspects: what to measure again.
     """
 
     suspects: tuple[SlowGroup, ...]
@@ -284,8 +284,7 @@ class Locator:
 
     def _report(self, y: FloatArray, state: State) -> Localization:
         suspects = tuple(self._suspect(y, state, position) for position in range(len(state.faults)))
-        least = self._prices[min(len(state.faults), self.most - 1)] / 2
-        next_ = [each.faults[-1] for each in self._further(y, state, CANDIDATES, least)][:CANDIDATES]
+        next_ = [each.faults[-1] for each in self._further(y, state, CANDIDATES)][:CANDIDATES]
         closest = [
             *(name for each in next_ for name in self._alike([each])),
             *(each.text for group in suspects for each in group.at_fault),

@@ -41,7 +41,8 @@ class Screened:
         self.first = find_slow_parts(WAYS, self.rounds, (), POLICY, duplex=True)
 
     def again(self, *faults: Fault, rounds: int = 4, common: float = 1.0) -> SlowParts:
-        plan = retest(WAYS, NETWORK.nodes, self.first.located.closest, rounds, seed=1)
+        names = [name for suspect in self.first.suspects for name in names_of(suspect)]
+        plan = retest(WAYS, NETWORK.nodes, names, rounds, seed=1)
         second = measured(plan, self.random, *faults, common=common)
         return find_slow_parts(WAYS, self.rounds, second, POLICY, duplex=True)
 
