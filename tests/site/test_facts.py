@@ -35,13 +35,7 @@ def test_nvidia_smi_alone_tells_counts_and_asks_for_the_rest(tmp_path: Path) -> 
     ]
     assert any("taken for an NVSwitch" in note for note in facts.notes)
     file = tmp_path / "topology.yaml"
-    lines = topology_text(facts, "found").splitlines()
-    # At their places: of the GPUs before them, and NICs that no text has where they would be.
-    places = {line.partition(":")[0]: number for number, line in enumerate(lines) if line[0] not in "# "}
-    assert lines[places["gpus"] - 1].startswith("# Check: the models of the GPUs are not in the captures")
-    between = lines[places["switches"] + 2 : places["links"]]
-    assert between[0].startswith("# Left out: nics: ") and all(line.startswith("# Check: ") for line in between[1:])
-    file.write_text("\n".join(lines), encoding="utf-8")
+    file.write_text(topology_text(facts, "found"), encoding="utf-8")
     with pytest.raises(UserError, match=r"topology.yaml:\d+: links\[0\].rate: .*FILL IN"):
         load_topology(file)
 
@@ -166,13 +160,6 @@ def test_intels_gpus_in_sysfs(tmp_path: Path) -> None:
     assert sysfs_of.intel_facts(tmp_path) == [
         {"bus_id": "0000:18:00.0", "numa_node": 0, "link_speed": "32.0 GT/s PCIe", "link_width": "16"}
     ]
-
-
-def test_memory_has_the_bandwidth_of_its_clock_and_bus() -> None:
-    """Data sheets: H200 4.8 TB/s, H100 of 80 GB 3.35 TB/s."""
-    rates = {name: read_facts(H200.parent / name).gpus[0].memory_gbps for name in ("h200x4", "h100x1")}
-    assert rates["h200x4"] == pytest.approx(4.8e3 * 8, rel=0.03)
-    assert rates["h100x1"] == pytest.approx(3.35e3 * 8, rel=0.01)
 
 
 def kept(tmp_path: Path, change: Any) -> Path:
