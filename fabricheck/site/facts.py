@@ -82,7 +82,9 @@ def _read_facts(directory: Path) -> NodeFacts:
         listed = (pasted.get(tool, "") for tool in (texts.NVIDIA_SMI_LIST, texts.ROCM_SMI_NAMES))
         names = texts.names_of_list("\n".join(listed))
         tables = {tool: text for tool, name in _TABLES if (text := pasted.get(tool) or _text(directory / name))}
-        vendor, gpus, links = _of_tools(directory, tables, table, numa_nodes, names, gres=gres, notes=notes["links"])
+        vendor, gpus, links = _of_tools(
+            directory, tables, table, numa_nodes, names, on_bus=on_bus, gres=gres, notes=notes["links"]
+        )
         if gpus and gres and not names:
             notes["gpus"].append(f"{gres} is Slurm's name of the GPUs: `nvidia-smi -L` in the folder has the whole one")
     gpus, links = with_data_sheets(gpus, links, _gres(slurm, len(gpus)))
@@ -212,6 +214,7 @@ def _of_tools(
     numa_nodes: tuple[int, ...],
     names: Mapping[int, str],
     *,
+    on_bus: Sequence[Mapping[str, Any]],
     gres: str,
     notes: list[str],
 ) -> tuple[str, tuple[FoundGpu, ...], list[FoundLink]]:
@@ -224,8 +227,8 @@ def _of_tools(
     if texts.ROCM_SMI_TOPO in tables:
         return "amd", *from_rocm_topo(tables[texts.ROCM_SMI_TOPO], names, numa_nodes, notes)
     if texts.XPU_SMI_TOPO in tables:
-        more = (directory / capture.XPU_SMI_DISCOVERY, directory / capture.INTEL)
-        return "intel", *from_xpu_smi(tables[texts.XPU_SMI_TOPO], *more, notes)
+        discovery = directory / capture.XPU_SMI_DISCOVERY
+        return "intel", *from_xpu_smi(tables[texts.XPU_SMI_TOPO], discovery, on_bus, notes)
     if names:
         tools = f"`{texts.NVIDIA_SMI_TOPO}` or `{texts.ROCM_SMI_TOPO}`"
         raise UserError(f"{len(names)} GPUs are named, and no source has their links: add the output of {tools}")

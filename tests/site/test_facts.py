@@ -129,11 +129,13 @@ def xpu_discovery(*bus_ids: str) -> str:
 def test_intel_tiles_are_gpus_and_ways_over_another_tile_are_no_links(tmp_path: Path) -> None:
     (tmp_path / capturing.XPU_SMI_TOPO).write_text(XPU_SMI, encoding="utf-8")
     (tmp_path / capturing.XPU_SMI_DISCOVERY).write_text(xpu_discovery("0000:18:00.0", "0000:42:00.0"), encoding="utf-8")
-    kernel = [
-        {"bus_id": bus, "numa_node": numa, "link_speed": "32.0 GT/s PCIe", "link_width": "16"}
-        for numa, bus in enumerate(("0000:18:00.0", "0000:42:00.0"))
-    ]
-    (tmp_path / capturing.INTEL).write_text(json.dumps(kernel), encoding="utf-8")
+    sysfs = tmp_path / "sys/bus/pci/devices"
+    for numa, bus in enumerate(("0000:18:00.0", "0000:42:00.0")):
+        about = {"class": "0x038000", "vendor": "0x8086", "numa_node": str(numa)}
+        link = {"max_link_speed": "32.0 GT/s PCIe", "max_link_width": "16"}
+        sysfs_tree(sysfs / bus, {**about, **link})
+    on_bus = sysfs_of.pci_gpus(tmp_path / "sys")
+    (tmp_path / capturing.PCI_GPUS).write_text(json.dumps(on_bus), encoding="utf-8")
     facts = read_facts(tmp_path)
     assert facts.vendor == "intel"
     assert [(gpu.model, gpu.arch, gpu.numa) for gpu in facts.gpus] == [
@@ -150,16 +152,6 @@ def test_intel_tiles_are_gpus_and_ways_over_another_tile_are_no_links(tmp_path: 
     assert "FILL IN Gb/s" in topology_text(facts, "found")
     (partition,) = plan(facts, "found", "", Choices()).partitions
     assert partition["features"] == ["gpu", "sycl", "xelink"]
-
-
-def test_intels_gpus_in_sysfs(tmp_path: Path) -> None:
-    device = tmp_path / "bus/pci/drivers/i915/0000:18:00.0"
-    device.mkdir(parents=True)
-    for name, text in (("numa_node", "0"), ("max_link_speed", "32.0 GT/s PCIe"), ("max_link_width", "16")):
-        (device / name).write_text(text + "\n")
-    assert sysfs_of.intel_facts(tmp_path) == [
-        {"bus_id": "0000:18:00.0", "numa_node": 0, "link_speed": "32.0 GT/s PCIe", "link_width": "16"}
-    ]
 
 
 def kept(tmp_path: Path, change: Any) -> Path:
