@@ -28,8 +28,6 @@ except ImportError:  # the Python of another machine than that on which Fabriche
 
 NVML = "nvml.json"
 NVIDIA_TOPO = "nvidia-smi_topo.txt"
-AMD_SMI_TOPO = "amd-smi_topology.txt"
-ROCM_SMI_TOPO = "rocm-smi_showtopo.txt"
 AMD = "amd.json"
 XPU_SMI_TOPO = "xpu-smi_topology.txt"
 XPU_SMI_DISCOVERY = "xpu-smi_discovery.json"
@@ -46,7 +44,6 @@ PROBLEMS = "problems.json"
 # By the vendor of the GPUs that they know.
 _COMMANDS = {
     "nvidia": {NVIDIA_TOPO: ["nvidia-smi", "topo", "-m"]},
-    "amd": {AMD_SMI_TOPO: ["amd-smi", "topology"], ROCM_SMI_TOPO: ["rocm-smi", "--showtopo"]},
     "intel": {XPU_SMI_TOPO: ["xpu-smi", "topology", "-m"], XPU_SMI_DISCOVERY: ["xpu-smi", "discovery", "-j"]},
 }
 _OF_SLURM = {

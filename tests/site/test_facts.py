@@ -41,7 +41,7 @@ def test_nvidia_smi_alone_tells_counts_and_asks_for_the_rest(tmp_path: Path) -> 
 
 
 def test_amd_pairs_numa_nodes_and_what_is_missing(tmp_path: Path) -> None:
-    (tmp_path / capturing.ROCM_SMI_TOPO).write_text(ROCM_SMI, encoding="utf-8")
+    (tmp_path / "rocm.txt").write_text(ROCM_SMI, encoding="utf-8")
     nodes = [{"index": index, "cpus": "0-1"} for index in (1, 3)]
     (tmp_path / capturing.NUMA).write_text(json.dumps({"nodes": nodes, "cores": 2, "sockets": 1}), encoding="utf-8")
     facts = read_facts(tmp_path)
@@ -99,12 +99,8 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not valid JSON"):
         read_facts(tmp_path)
     (tmp_path / capturing.NVML).unlink()
-    (tmp_path / capturing.ROCM_SMI_TOPO).write_text("command not found\n", encoding="utf-8")
-    with pytest.raises(UserError, match="not the output of rocm-smi"):
-        read_facts(tmp_path)
-    (tmp_path / capturing.ROCM_SMI_TOPO).unlink()
     (tmp_path / capturing.NVIDIA_TOPO).write_text("No devices were found\n", encoding="utf-8")
-    with pytest.raises(UserError, match="not the output of `nvidia-smi topo -m`"):
+    with pytest.raises(UserError, match="is not the output of its tool"):
         read_facts(tmp_path)
 
 
