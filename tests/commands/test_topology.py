@@ -197,7 +197,6 @@ WRONG_EXTRAS: list[list[tuple[dict[str, Any], str]]] = [
         ({"nodes": 0}, "nodes 0 in extras is not a number of nodes: give a whole number from 1 up"),
         ({"most_byte": 4096}, "'most_byte' in extras is unknown: did you mean 'most_bytes'?"),
         ({"mpicxx": "mpicxx"}, "'mpicxx' in extras of the partition has no effect: move it to those of"),
-        ({"lacks": {}}, "'lacks' in extras is now named 'unsupported': rename it"),
     ],
     [
         ({"unsupported": ["host_numa=remote"]}, "unsupported is not a map of settings"),
