@@ -13,7 +13,7 @@ from fabricheck.judge.constants import CLOCK_S, LITTLE_MEMORY
 from fabricheck.judge.evidence import Evidence, NodeReport
 from fabricheck.records.component import short_host
 from fabricheck.records.node_state import GpuState, NodeState
-from fabricheck.records.run import Run, pci_address
+from fabricheck.records.run import Rank, Run, pci_address
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import set_by_launcher
 from fabricheck.topology.model import Topology
@@ -36,10 +36,9 @@ _OF_RDMA = re.compile(r"NET/IB|NET plugin|GPU ?Direct ?RDMA|mlx5|ibv_", re.IGNOR
 
 def evidence_of_nodes(nodes: Sequence[NodeReport], run: Run | None, topology: Topology | None) -> Iterator[Evidence]:
     """Of all nodes together; `run` tells the variables of its ranks."""
-    yield from _unlike_parts(nodes)
+    yield from _unlike_parts(nodes, run.ranks if run is not None else ())
     if run is not None:
         yield from _unlike_ranks(run)
-        yield from _unlike_order(run)
         yield from _unlike_nvidia_smi(run)
         yield from _few_cores(run)
         yield from _remarks(run, topology)
@@ -62,9 +61,9 @@ def _kind(state: NodeState) -> tuple[str, ...]:
 _Place = tuple[str, str | int]
 
 
-def _unlike_parts(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
+def _unlike_parts(nodes: Sequence[NodeReport], ranks: Sequence[Rank]) -> Iterator[Evidence]:
     """What nodes of one kind, and GPUs of one model, have otherwise than most; builds and ports, such as a container's,
-    only some nodes have."""
+    only some nodes have. Where ranks of the same place drive other GPUs, what is measured is another pair."""
     places: dict[object, list[_Place]] = {}
     facts: dict[tuple[str, object, bool], dict[_Place, str]] = {}
 
@@ -81,6 +80,12 @@ def _unlike_parts(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
         add(place, None, _of_ports(state), network=True)
         for gpu in state.gpus:
             add((node.host, gpu.index), gpu.name, _of_gpu(gpu))
+    orders: dict[str, list[str]] = {}
+    for rank in sorted(ranks, key=lambda rank: rank.local_rank):
+        if rank.device is not None:
+            orders.setdefault(short_host(rank.host), []).append(rank.device.address)
+    for host, order in orders.items():
+        add((host, ""), frozenset(order), {"order of GPUs": ", ".join(order)})
     for (name, of_kind, network), known in facts.items():
         values = {place: known.get(place, "none") for place in places.get(of_kind, known)}
         yield from _unlike(name, values, network=network)
@@ -190,17 +195,6 @@ def _as_many(lists: Collection[str]) -> bool:
     """Whether the lists name as many devices, and no two of them the same ones in another order."""
     devices = {frozenset(re.split("[,/]", names)) for names in lists}
     return len(devices) == len(lists) and len({len(names) for names in devices}) == 1 and not {"unset", ""} & {*lists}
-
-
-def _unlike_order(run: Run) -> Iterator[Evidence]:
-    """Nodes with the same GPUs, on which ranks of the same place drive others: what is measured is another pair."""
-    orders: dict[str, list[str]] = {}
-    for rank in sorted(run.ranks, key=lambda each: each.local_rank):
-        if rank.device is not None:
-            orders.setdefault(short_host(rank.host), []).append(rank.device.address)
-    if len({tuple(sorted(order)) for order in orders.values()}) == 1:
-        values: dict[_Place, str] = {(host, ""): ", ".join(order) for host, order in orders.items()}
-        yield from _unlike("order of GPUs", values)
 
 
 def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:

@@ -218,6 +218,9 @@ def _of_tools(
         return "amd", *from_rocm_topo(pasted[texts.ROCM_SMI_TOPO], names, numa_nodes, notes)
     if texts.XPU_SMI_TOPO in pasted:
         discovery = directory / capture.XPU_SMI_DISCOVERY
+        # Captures of an earlier version have Intel's cards apart.
+        earlier = read_json(directory / "intel.json") or []
+        on_bus = [*on_bus, *({**card, "path_speed": card["link_speed"]} for card in earlier)]
         return "intel", *from_xpu_smi(pasted[texts.XPU_SMI_TOPO], discovery, on_bus, notes)
     if names:
         tools = f"`{texts.NVIDIA_SMI_TOPO}` or `{texts.ROCM_SMI_TOPO}`"
