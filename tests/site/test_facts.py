@@ -221,46 +221,6 @@ def test_a_gpu_of_pcie_6_is_linked_at_the_speed_of_its_cpu(tmp_path: Path) -> No
     assert links == {"gpu0": ("PCIe 5 x16", 512.0), "gpu1": ("PCIe 6 x16", 1024.0)}
 
 
-def test_amds_gpus_by_the_kernel(tmp_path: Path) -> None:
-    """Two GCDs of an MI250X, as KFD lists them: four links between them, one to the CPU."""
-
-    def put(name: str, text: str) -> None:
-        file = tmp_path / "sys" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text + "\n", encoding="utf-8")
-
-    nodes = "class/kfd/kfd/topology/nodes"
-    put(f"{nodes}/0/properties", "cpu_cores_count 64\nsimd_count 0")
-    for node, other, location in ((1, 2, 0xC100), (2, 1, 0xC600)):
-        put(
-            f"{nodes}/{node}/properties",
-            f"simd_count 440\ngfx_target_version 90010\nlocation_id {location}\ndomain 0",
-        )
-        put(
-            f"{nodes}/{node}/mem_banks/0/properties",
-            "heap_type 1\nwidth 4096\nmem_clk_max 1600\nsize_in_bytes 68702699520",
-        )
-        put(
-            f"{nodes}/{node}/io_links/0/properties",
-            "type 11\nnode_to 0\nweight 13\nmin_bandwidth 36000\nmax_bandwidth 36000",
-        )
-        put(
-            f"{nodes}/{node}/io_links/1/properties",
-            f"type 11\nnode_to {other}\nweight 15\nmin_bandwidth 50000\nmax_bandwidth 200000",
-        )
-        put(f"bus/pci/devices/0000:{location >> 8:02x}:00.0/numa_node", "0")
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / capturing.AMD).write_text(json.dumps(sysfs_of.amd_facts(tmp_path / "sys")), encoding="utf-8")
-    facts = read_facts(tmp_path / "kept")
-    assert [gpu.arch for gpu in facts.gpus] == ["gfx90a"] * 2
-    assert [gpu.memory_gbps for gpu in facts.gpus] == pytest.approx([1638.4 * 8] * 2)
-    assert {link.ends: (link.count, link.rate_gbps) for link in facts.links} == {
-        ("gpu0", "gpu1"): (4, 400.0),
-        ("gpu0", "numa0"): (1, 288.0),
-        ("gpu1", "numa0"): (1, 288.0),
-    }
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
