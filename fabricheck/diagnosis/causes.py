@@ -82,7 +82,7 @@ class Cause:
 @dataclass(frozen=True)
 class Diagnosis:
     """What a session shows beside its runs: the causes, the most probable first; `problems` that keep it from being
-    green, the causes that name a component among them; and `findings`, which are only told."""
+    green, the causes among them; and `findings`, which are only told."""
 
     causes: tuple[Cause, ...] = ()
     problems: tuple[Finding, ...] = ()
@@ -109,7 +109,7 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     groups = _groups(runs, problems, spoilt)
     problems = [each for problem in problems for each in _located(problem, groups, runs, [*problems, *findings])]
     evidence = [*problems, *(each for each in of_runs if each.components), *findings]
-    named = [*_of_speed(groups, runs, problems, evidence), *_of_wrong_bytes(groups, evidence)]
+    named = [*_of_speed(groups, evidence), *_of_wrong_bytes(groups, evidence)]
     causes = [_with_told(each, evidence, runs) for each in named]
     told = {id(finding) for cause in causes for finding in cause.told}
     alone = [each for each in problems if each.components and id(each) not in told]
@@ -137,15 +137,12 @@ def _groups(runs: Sequence[RunJudgement], problems: Sequence[Finding], spoilt: f
     return [group for number in sound for group in groups_of(number, runs[number], network=network)]
 
 
-def _of_speed(
-    groups: Sequence[Group], runs: Sequence[RunJudgement], problems: Sequence[Finding], evidence: Sequence[Finding]
-) -> Iterator[Cause]:
+def _of_speed(groups: Sequence[Group], evidence: Sequence[Finding]) -> Iterator[Cause]:
     """The causes of slow measurements."""
-    low = {place for each in problems if not each.components for place in _places(each, runs)}
     sound = [
         row for group in groups for row in group.rows if row.judgement.verdict is not Verdict.INVALID and not row.wrong
     ]
-    for explanation in explain(rows_of(sound, low), _prior(evidence, sound)):
+    for explanation in explain(rows_of(sound), _prior(evidence, sound)):
         members = [sound[number] for number in explanation.rows]
         cause = _cause(explanation.components, members, groups, evidence)
         if cause is not None and explanation.loss >= LEAST_LOSS:
@@ -315,13 +312,13 @@ def _tells_of(finding: Finding, components: Iterable[Component]) -> bool:
 
 
 def _problems(problems: Sequence[Finding], causes: Sequence[Cause]) -> Iterator[Finding]:
-    """The problems, with each cause that names a component and that no problem names yet; what is about metrics alone
-    is said by the cause of these."""
+    """The problems, with each cause that no problem names yet; what is about metrics alone is said by the cause of
+    these."""
     told = {id(finding) for cause in causes for finding in cause.told if cause.finding.components}
     yield from (each for each in problems if each.components or id(each) not in told)
     for cause in causes:
         is_said = any(each.verdict is not Verdict.PASS and each.components for each in cause.told if each in problems)
-        if cause.rows and cause.finding.components and not is_said and cause.finding.code not in _OF_WHOLE_NODES:
+        if cause.rows and not is_said and cause.finding.code not in _OF_WHOLE_NODES:
             yield cause.finding
 
 

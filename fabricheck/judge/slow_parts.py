@@ -73,7 +73,7 @@ def judge_parts(
     for source, together in (references.together if references is not None else {}).items():
         assert references is not None
         metrics = _metrics_of(runs, source, together, references.nodes.get(source, frozenset()))
-        for own in metrics.by_launch():
+        for own in (*metrics.by_launch(), metrics):
             for slow in own.slow_parts(together):
                 _mark(slow, own, verdicts)
         problems += [(slow, _problem(slow, metrics, runs)) for slow in metrics.slow_parts(together)]
