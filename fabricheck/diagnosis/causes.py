@@ -82,7 +82,7 @@ class Cause:
 @dataclass(frozen=True)
 class Diagnosis:
     """What a session shows beside its runs: the causes, the most probable first; `problems` that keep it from being
-    green, the causes among them; and `findings`, which are only told."""
+    green, the causes that name a component among them; and `findings`, which are only told."""
 
     causes: tuple[Cause, ...] = ()
     problems: tuple[Finding, ...] = ()
@@ -312,13 +312,13 @@ def _tells_of(finding: Finding, components: Iterable[Component]) -> bool:
 
 
 def _problems(problems: Sequence[Finding], causes: Sequence[Cause]) -> Iterator[Finding]:
-    """The problems, with each cause that no problem names yet; what is about metrics alone is said by the cause of
-    these."""
+    """The problems, with each cause that names a component and that no problem names yet; what is about metrics alone
+    is said by the cause of these."""
     told = {id(finding) for cause in causes for finding in cause.told if cause.finding.components}
     yield from (each for each in problems if each.components or id(each) not in told)
     for cause in causes:
         is_said = any(each.verdict is not Verdict.PASS and each.components for each in cause.told if each in problems)
-        if cause.rows and not is_said and cause.finding.code not in _OF_WHOLE_NODES:
+        if cause.rows and cause.finding.components and not is_said and cause.finding.code not in _OF_WHOLE_NODES:
             yield cause.finding
 
 
