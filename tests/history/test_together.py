@@ -156,7 +156,7 @@ def test_on_other_nodes_than_were_measured_parts_are_not_judged(judge: SystemJud
     elsewhere = replace(judge.references, nodes={source: frozenset({"nid009"})})
     loss = {"nid002": {way: 0.045 for way in pairs(GPUS) if 2 in way}}
     found = judged(replace(judge, references=elsewhere), session(200, loss))
-    assert not any("references together" in each.message for each in found.problems)
+    assert by_references(found) == []
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.7])
@@ -198,9 +198,7 @@ def test_gpus_that_differ_from_launch_to_launch_are_in_what_is_normal() -> None:
     [
         ("limit: 5", "limit: 0", "limit: has to be a number above 0, not 0"),
         ("launch: 0.1", "launch: 1", "is a share of the variance"),
-        ("limit: 5", "limit: .nan", "has to be a number above 0, not nan"),
         (", limit: 5", "", "needs the fields bounds, launch, parts and limit"),
-        ("parts: {gpu: 0.1}", "parts: 3", "has to be a map"),
     ],
 )
 def test_what_a_file_says_of_parts_is_checked(tmp_path: Path, old: str, new: str, said: str) -> None:
