@@ -279,20 +279,14 @@ def _made(
 
 
 def _with_told(cause: Cause, evidence: Sequence[Finding], runs: Sequence[RunJudgement]) -> Cause:
-    """The cause with the findings of its components, and of its measurements alone; the verdict is the worst."""
-    explained = {(row.run, row.judgement.name) for row in cause.rows}
-    told = list[Finding]()
-    for finding in evidence:
-        places = {*_places(finding, runs)}
-        of_rows = bool(places) and not finding.components and places <= explained
-        if _tells_of(finding, cause.finding.components) or (of_rows and cause.finding.components):
-            told.append(finding)
+    """The cause with the findings of its components; the verdict is the worst."""
+    told = tuple(each for each in evidence if _tells_of(each, cause.finding.components))
     verdict = worst((cause.finding.verdict, *(each.verdict for each in told)))
     files = tuple(dict.fromkeys(runs[number].run.path for number in cause.runs))
     ps = [each.p for each in (cause.finding, *told) if each.p is not None]
     text = _message(cause, cause.finding)
     finding = replace(cause.finding, verdict=verdict, files=files, p=min(ps, default=None), message=text)
-    return replace(cause, finding=finding, told=tuple(told))
+    return replace(cause, finding=finding, told=told)
 
 
 def _message(cause: Cause, finding: Finding) -> str:
@@ -312,10 +306,8 @@ def _tells_of(finding: Finding, components: Iterable[Component]) -> bool:
 
 
 def _problems(problems: Sequence[Finding], causes: Sequence[Cause]) -> Iterator[Finding]:
-    """The problems, with each cause that names a component and that no problem names yet; what is about metrics alone
-    is said by the cause of these."""
-    told = {id(finding) for cause in causes for finding in cause.told if cause.finding.components}
-    yield from (each for each in problems if each.components or id(each) not in told)
+    """The problems, with each cause that names a component and that no problem names yet."""
+    yield from problems
     for cause in causes:
         is_said = any(each.verdict is not Verdict.PASS and each.components for each in cause.told if each in problems)
         if cause.rows and cause.finding.components and not is_said and cause.finding.code not in _OF_WHOLE_NODES:

@@ -32,14 +32,13 @@ _OF_PEERS = ("siblings", "achievable", "floor", "unjudged", "")
 class Measurement:
     """A metric of the run with this number, and what its data `crosses`, each with the probability that they do.
 
-    `ends`: the two of a pair, or the part that it was measured on; `own`: what stands for this measurement alone;
-    `when`: when its run began, the number of that, and its place there."""
+    `own`: what stands for this measurement alone; `when`: when its run began, the number of that, and its place
+    there."""
 
     run: int
     judgement: Judgement
     question: Hashable
     crosses: dict[Component, float]
-    ends: tuple[Component, ...]
     own: tuple[Component, ...]
     when: tuple[str, int, int]
 
@@ -64,10 +63,9 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of one question in one run. `pairs`: each is of two ranks."""
+    """Rows of one question in one run."""
 
     run: int
-    pairs: bool
     rows: tuple[Measurement, ...]
 
     @property
@@ -93,9 +91,9 @@ def groups_of(number: int, judged: RunJudgement, *, network: bool = False) -> tu
         )
         crossed, when = _crossed(places, of, network=network), (began, number, order.get(id(of), 0))
         own = _own(places, of, crossed)
-        row = Measurement(number, judgement, question, crossed | of_all, places.ends_of(of), own, when)
+        row = Measurement(number, judgement, question, crossed | of_all, own, when)
         groups.setdefault(question, []).append(row)
-    return tuple(Group(number, rows[0].judgement.samples.operation in PAIRS, tuple(rows)) for rows in groups.values())
+    return tuple(Group(number, tuple(rows)) for rows in groups.values())
 
 
 def shares_of_routes(network: Network, source: str, destination: str) -> dict[Component, float]:

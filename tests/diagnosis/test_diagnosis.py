@@ -31,7 +31,7 @@ from tests.support.equal_runs import run_of as run_on_gpus
 from tests.support.findings import bad_finding
 from tests.support.made_runs import GIB, made_run, made_samples
 from tests.support.nodes import ROOT, system
-from tests.support.synthetic import pair_run
+from tests.support.synthetic import judged, judgement, pair_run, rank, samples
 
 HEALTHY = Path(__file__).resolve().parents[1] / "data" / "emulated" / "healthy.jsonl"
 
@@ -220,6 +220,16 @@ def test_the_only_pair_of_two_nodes_is_named_and_no_setting() -> None:
     assert unmoved == components
 
 
+def test_a_collective_of_two_ranks_names_their_pair() -> None:
+    """As the allreduce of a smoke test between two nodes does."""
+    ends = [rank(0), rank(0, "nid002")]
+    ends[1] = replace(ends[1], rank=1)
+    line = samples((0, 1), GIB, operation="allreduce", gbps=1034.0)
+    slow = judged([judgement(line, verdict=Verdict.DEGRADED, expected=1100.0, world=2)], ranks=ends)
+    ((code, components),) = blamed(diagnose([slow], slow.problems))
+    assert (code, components) == ("slow-pair", ("nid001:gpu0 ↔ nid002:gpu0",))
+
+
 LEVELS = np.random.default_rng(1).normal(1, 0.002, 40)
 
 
@@ -332,6 +342,21 @@ def test_a_pair_of_hosts_by_layers(
         runs.append(replace(run, path=f"{transport}.jsonl", header=header, footer=footer))
     _, diagnosis = session(runs, SystemJudge.of("emulated"))
     assert blamed(diagnosis) == list(named)
+
+
+def test_a_pair_that_is_slow_over_several_ports_names_the_pair_and_then_each_of_these_ports() -> None:
+    ways, ports = ((0, 1), (1, 0)), ("hsn0", "hsn1")
+    one_way = {"operation": "unidirectional", "schedule": "uncontended", "bytes": [8 << 20], "round": -1}
+    plan = {"series": [{**one_way, "ranks": list(way)} for way in ways]}
+    samples = [made_samples("unidirectional", way, 8 << 20, [0.04] * 20) for way in ways]
+    ranks = [{"rank": rank} for rank in range(2)]
+    run = made_run(["nid001", "nid002"], samples, transport="fabric", plan=plan, ranks=ranks)
+    by_both = tuple(replace(rank, nics=ports) for rank in run.ranks)
+    _, diagnosis = session([replace(run, ranks=by_both, footer={"proof": {}})], SystemJudge.of("emulated"))
+    (cause,) = diagnosis.causes
+    pair, *others = cause.finding.components
+    assert (cause.finding.code, pair.kind, sorted(pair.nodes)) == ("slow-pair", Kind.PATH, ["nid001", "nid002"])
+    assert {(each.node, each.name) for each in others[:4]} == {(each, nic) for each in pair.nodes for nic in ports}
 
 
 def drawn_layers(seed: int) -> tuple[str, list[dict[tuple[int, int], float]]]:

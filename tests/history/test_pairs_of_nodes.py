@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
+from fabricheck.commands.history import calibrate as command
 from fabricheck.history.by_node import nodes_of
 from fabricheck.history.calibrate import calibrate
+from fabricheck.history.writing import append
 from fabricheck.judge.node_levels import level_on
+from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Reference
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.fabricbench import read_run
 from tests.support.effort import effort
 from tests.support.histories import NOW, SYSTEM, Made, history
+from tests.support.result_files import Line
+from tests.support.sessions import NOW as STORED
+from tests.support.sessions import case, make_suite, result_file, session_of
 
 METRIC = "unidirectional_contended_0_1_2mib_goodput"
 NOISE = 0.002
@@ -129,3 +139,43 @@ def test_each_node_that_is_not_known_adds_as_much_to_the_variance() -> None:
     assert level_on(reference, frozenset("cd")) is known
     for pair in ("yz", "cz"):
         assert level_on(reference, frozenset(pair)) is reference
+
+
+# Six nodes that differ by up to 2%, any two of them in a session.
+DIFFERENCES = dict(zip([f"nid{n:03}" for n in range(1, 7)], [0.02, -0.02, 0.015, -0.015, 0.01, -0.01], strict=True))
+
+
+def between(pair: Sequence[str]) -> Callable[[list[Line]], None]:
+    """A run between two nodes, whose iterations vary by a tenth of what those of the synthetic file do."""
+
+    def change(lines: list[Line]) -> None:
+        for rank, node in zip(lines[0]["ranks"], pair, strict=True):
+            rank.update(host=node, local_rank=0)
+        for line in lines:
+            if "times_ns" in line:
+                middle = float(np.median(line["times_ns"]))
+                line["times_ns"] = [round(middle + 0.1 * (time - middle)) for time in line["times_ns"]]
+
+    return change
+
+
+def test_a_run_is_held_to_the_levels_of_both_its_nodes(tmp_path: Path) -> None:
+    root, store = make_suite(tmp_path / "suite"), tmp_path / "store"
+    rng = np.random.default_rng(3)
+
+    def result(folder: Path, night: int, pair: Sequence[str], factor: float) -> Path:
+        own = float(np.exp(-sum(DIFFERENCES[node] for node in pair)))
+        return result_file(folder, night, factor=own * factor, change=between(pair))
+
+    for night, pair in enumerate(drawn(list(DIFFERENCES), 45)):
+        file = result(root / "results", night, pair, float(np.exp(0.001 * rng.standard_normal())))
+        append(store, session_of(root, night, [file]), STORED)
+    references = root / "reference_values" / "local.yaml"
+    words = ["--system=local", "--false-alarms=0.01", f"--store={store}", f"--references={references}", "--write"]
+    assert CliRunner().invoke(command, words).exit_code in (0, 4)
+    judge = SystemJudge.of("local", root)
+    for loss, verdict in ((0.0, Verdict.PASS), (0.03, Verdict.DEGRADED)):
+        for pair in list(itertools.combinations(DIFFERENCES, 2))[::5]:
+            run = read_run(result(root / "judged" / f"{'-'.join(pair)}-{loss}", 99, pair, 1 + loss))
+            judged = judge.judge(run, "PingPong", case().attributes).judgements
+            assert {each.verdict for each in judged if each.unit == "Gb/s"} == {verdict}
