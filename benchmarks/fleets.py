@@ -26,7 +26,7 @@ from fabricheck.diagnosis.network.cleared import find_cleared
 from fabricheck.diagnosis.network.localize import Locator
 from fabricheck.diagnosis.network.pair_findings import counted_suspects
 from fabricheck.diagnosis.network.round_plan import retest, screen
-from fabricheck.diagnosis.network.routes import Design, Ways, design
+from fabricheck.diagnosis.network.routes import Design, design
 from fabricheck.fleet.screen import ROUNDS, ROUNDS_AGAIN
 from fabricheck.judge.outliers import CrossedParts, outliers
 from fabricheck.judge.policy import Policy, load_policy
@@ -59,7 +59,7 @@ class Fleet:
     def __init__(self) -> None:
         self.policy: Policy = load_policy(suite_root() / "config" / "policy.yaml")
         self.network = simulated.fat_tree(NODES, LEAVES, SPINES, trunk_gbps=400.0)
-        self.ways = Ways(self.network, simulated.hashed)
+        self.ways = simulated.KnownWays(self.network)
         self.plan = screen(self.ways, self.network.nodes, ROUNDS)
         self.design = design(self.ways, self.plan.pairs)
         self.locator = Locator(self.design)

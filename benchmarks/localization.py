@@ -47,26 +47,28 @@ def _share(right: int, trials: int) -> str:
 
 
 def cases() -> dict[str, Case]:
-    small = fat_tree(64, 8, 4)
-    wide = fat_tree(64, 4, 2, trunk_gbps=800.0)
-    rails = fat_tree(64, 8, 4, nics=2, trunk_gbps=400.0)
+    narrow = fat_tree(64, 8, 4)
+    small = fat_tree(64, 8, 4, trunk_gbps=800.0)
+    wide = fat_tree(64, 4, 2, trunk_gbps=1600.0)
+    rails = fat_tree(64, 8, 4, nics=2, trunk_gbps=1600.0)
     chosen = []
     for label, network, places in (
         ("8 leaves, 4 spines, 1 NIC", small, small.nodes),
         ("4 leaves, 2 spines, 1 NIC", wide, wide.nodes),
         ("8 leaves, 4 spines, 2 NICs", rails, rails.ports),
     ):
-        chosen += [Case(f"{label}, {routes}", network, places, routes) for routes in ("known", "adaptive")]
+        chosen += [Case(f"{label}, {routes}", network, places, routes) for routes in ("known", "unknown")]
     label = "8 leaves, 4 spines, 1 NIC"
-    chosen.append(Case(f"{label}, hashed", small, small.nodes, "hashed"))
+    chosen.append(Case(f"{label}, unknown, narrow", narrow, narrow.nodes, "unknown"))
     for routes, network, stages, places, kinds in (
         ("known", rails, (8, 4), rails.ports, ("port",)),
-        ("adaptive", small, (8, 8, 8), small.nodes, ("trunk", "switch")),
-        ("hashed", small, (8, 24, 24), small.nodes, ("trunk", "switch")),
+        ("unknown", small, (8, 8, 8), small.nodes, ("trunk", "switch")),
+        ("unknown, narrow", narrow, (8, 24, 24), narrow.nodes, ("trunk", "switch")),
     ):
         label = "8 leaves, 4 spines, " + ("2 NICs" if network is rails else "1 NIC")
         more = " + ".join(map(str, stages[1:]))
-        chosen.append(Case(f"{label}, {routes}, then {more} rounds", network, places, routes, stages, kinds))
+        name = f"{label}, {routes}, then {more} rounds"
+        chosen.append(Case(name, network, places, routes.partition(",")[0], stages, kinds))
     return {case.name: case for case in chosen}
 
 

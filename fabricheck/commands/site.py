@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +35,14 @@ def capture(directory: Path | None, *, script: Path | None) -> None:
     fabricheck capture /shared/node1
     fabricheck capture --script capture.py
     """
-    from fabricheck.state import capture as program
-
     if script is not None:
-        shutil.copyfile(program.__file__, script)
+        import pynvml
+
+        from fabricheck.state import capture as program
+
+        with refused(f"{script}:", "written"), zipfile.ZipFile(script, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.write(program.__file__, "__main__.py")
+            archive.write(pynvml.__file__, "pynvml.py")
         click.echo(f"next: on a compute node, python3 {script.name} FOLDER; then fabricheck init --from FOLDER")
         return
     if directory is None:

@@ -1,4 +1,4 @@
-"""What a burn-in shows beside its metrics: wrong products, throttling and memory errors under load, drift, stragglers.
+"""What a burn-in shows beside its metrics: wrong products, drift, stragglers, and what its GPUs report under load.
 
 That a GPU multiplies more slowly than its peers, alone or under load, is found as of any other metric (`siblings`).
 """
@@ -11,29 +11,25 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from fabricheck.judge.constants import MOST, MOST_THROTTLED, PARTS_OF_LOAD
-from fabricheck.judge.evidence_of_gpus import PROTECTS, SETTING
+from fabricheck.judge.constants import PARTS_OF_LOAD
+from fabricheck.judge.evidence import Evidence, evidence_of_events, nodes_of
+from fabricheck.judge.evidence_of_gpus import evidence_under_load
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.statistics import Ratio, RatioTest
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.burn_in import BurnIn, Floats, LoadedGpu
-from fabricheck.records.component import Component, Kind
+from fabricheck.records.burn_in import BurnIn, Floats
+from fabricheck.records.component import Component, Kind, short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Yardstick
 from fabricheck.records.metrics import Metric, metrics_of
+from fabricheck.records.node_state import NodeState
 from fabricheck.records.operations import LOADS
 from fabricheck.records.run import Rank, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.placement import gpu_component, gpu_of_ranks
 from fabricheck.units import plural
-
-#: What counts errors of a GPU's memory that no healthy one has.
-_MEMORY = ("ecc_uncorrected", "rows_remapped", "rows_pending", "rows_failed")
-#: What says under load the same as the driver's counters before and after.
-_UNDER_LOAD = {"gpu-memory-errors": "ecc-under-load", "gpu-throttled": "throttles-under-load"}
 
 
 def first_windows(metric: Metric, run: Run, policy: Policy) -> Yardstick | None:
@@ -77,16 +73,32 @@ def with_load(run: Run, topology: Topology | None, policy: Policy) -> Run:
     if run.burn_in is None:
         return run
     load = _Load(run, run.burn_in, topology, policy)
-    rules = load.arithmetic(), load.memory(), load.throttling(), load.drift(), load.stragglers(), load.overlap()
+    rules = load.arithmetic(), load.drift(), load.stragglers(), load.overlap()
     more = [finding for rule in rules for finding in rule]
     return replace(run, problems=tuple(dict.fromkeys([*run.problems, *more])))
 
 
-def without_repetition(judged: RunJudgement) -> RunJudgement:
-    """Without what the driver counted from before to after a burn-in, where the same part showed it under load."""
-    shown = {(one.code, part) for one in judged.problems for part in one.components}
-    own = [one for one in judged.problems if not shown & {(_UNDER_LOAD.get(one.code), each) for each in one.components}]
-    return replace(judged, problems=tuple(own))
+def evidence_of_load(run: Run) -> list[Evidence]:
+    """What the GPUs of a burn-in reported in its windows, by the rules for what they report before and after a run."""
+    if run.burn_in is None:
+        return []
+    indexes = gpu_of_ranks(run)
+    numbers = {
+        (short_host(rank.host), rank.device.address): indexes[rank.rank]
+        for rank in run.ranks
+        if rank.device is not None
+    }
+
+    def numbered(states: Mapping[str, NodeState]) -> dict[str, NodeState]:
+        known = {}
+        for host, state in states.items():
+            gpus = (replace(gpu, index=numbers.get((host, gpu.bus_id), gpu.index)) for gpu in state.gpus)
+            known[host] = replace(state, gpus=tuple(gpus))
+        return known
+
+    states = run.burn_in.states
+    nodes = nodes_of(replace(run, states=replace(states, before=numbered(states.before), after=numbered(states.after))))
+    return [*evidence_under_load(nodes), *(event for node in nodes for event in evidence_of_events(node))]
 
 
 def find_notes(judged: RunJudgement) -> Iterator[Finding]:
@@ -155,40 +167,6 @@ class _Load:
                 text = f"{part}: {plural(wrong, 'wrong word')} in its matrix products (rank {rank.rank})"
                 yield Finding("wrong-arithmetic", Verdict.FAIL, text, (part,), float(wrong), 0.0, "words")
 
-    def memory(self) -> Iterator[Finding]:
-        for rank, gpu in self.gpus.items():
-            grew = {name: int(values[-1] - values[0]) for name in _MEMORY if (values := _known(gpu, name)).size}
-            if told := [f"{name} rose by {count:,}" for name, count in grew.items() if count > 0]:
-                part = self.part(self.ranks[rank])
-                yield Finding("ecc-under-load", Verdict.DEGRADED, f"{part}: {', '.join(told)} under load", (part,))
-
-    def throttling(self) -> Iterator[Finding]:
-        """GPUs that protect themselves; and reasons that were in effect in most slow windows, and not in most of the
-        others, of this GPU or its peers: a cap of power is usual under full load, and then explains nothing."""
-        for place, ranks in self.places(self.throttled):
-            windows = max(int(self.slow_windows[:, rank].sum()) for rank in ranks)
-            heat = max((float(each) for rank in ranks for each in self.gpus[rank].gauges["temperature_c"]), default=0.0)
-            names = ", ".join(dict.fromkeys(reason for rank in ranks for reason in self.throttled[rank]))
-            text = f"{place}: {names}; products were slow in {windows} of {len(self.load.phases)} windows"
-            text += f", up to {heat:.0f} °C" if heat > 0 else ""
-            yield Finding("throttles-under-load", Verdict.DEGRADED, text, (place,))
-
-    def _reasons(self, rank: int) -> list[str]:
-        slow, reasons = self.slow_windows[:, rank], []
-        alike = [other for other in self.gpus if self.models[other] == self.models[rank]]
-        for reason in self.gpus[rank].throttle:
-            active = self._active(rank, reason)
-            others = [self._active(other, reason)[self.load.together & ~self.slow_windows[:, other]] for other in alike]
-            fast = np.concatenate(others)
-            explains = bool(slow.any() and fast.size) and float(active[slow].mean()) > MOST >= float(fast.mean())
-            protects = reason in PROTECTS and float(active.mean()) > MOST_THROTTLED
-            if protects or (reason in SETTING and explains):
-                reasons.append(PROTECTS.get(reason) or SETTING[reason])
-        return reasons
-
-    def _active(self, rank: int, reason: str) -> npt.NDArray[np.bool_]:
-        return self.gpus[rank].throttle.get(reason, np.zeros(len(self.load.phases), dtype=np.int64)) > 0
-
     def drift(self) -> Iterator[Finding]:
         """What falls against its own first windows. Traffic and copies are told where no product explains them."""
         metrics = [
@@ -203,7 +181,7 @@ class _Load:
             for metric, fall in products or falls
             if len(metric.samples.ranks) == 1
         }
-        for place, ranks in self.places(alone.keys() - self.throttled.keys()):
+        for place, ranks in self.places(alone.keys() - self.throttled):
             yield self._drift(place, [alone[rank] for rank in ranks])
         if falls and not alone:
             yield self._drift(None, falls)
@@ -245,43 +223,28 @@ class _Load:
             yield Finding("no-overlap", Verdict.DEGRADED, text, (), 100 * own, 100.0, "%")
 
     @cached_property
-    def gpus(self) -> Mapping[int, LoadedGpu]:
-        """What the GPU of each rank reported."""
-        return self.run.loaded_gpus
-
-    @cached_property
     def indexes(self) -> Mapping[int, int]:
         """The node-local index of the GPU of each rank."""
         return gpu_of_ranks(self.run)
 
     @cached_property
-    def throttled(self) -> Mapping[int, Sequence[str]]:
-        """Why a rank's GPU throttled, where it did."""
-        return {rank: reasons for rank in self.gpus if (reasons := self._reasons(rank))}
+    def throttled(self) -> frozenset[int]:
+        """The ranks whose GPU was throttled, which explains that it falls."""
+        reports = evidence_of_load(self.run)
+        parts = {
+            (report.host, report.part)
+            for report in reports
+            if report.code == "gpu-throttled" and report.verdict is Verdict.DEGRADED
+        }
+        indexes = self.indexes
+        return frozenset(
+            rank.rank for rank in self.ranks if (short_host(rank.host), indexes.get(rank.rank, -1)) in parts
+        )
 
     @cached_property
     def models(self) -> Sequence[str]:
         """Names of the devices by rank, empty for a processor."""
         return [rank.device.name if rank.device is not None else "" for rank in self.ranks]
-
-    @cached_property
-    def slow_windows(self) -> npt.NDArray[np.bool_]:
-        """Those in which a rank's products took longer than the margin allows, shape (windows, ranks): against its own
-        first windows, or against the median of ranks on the same model, whichever is faster."""
-        times, together = self.load.medians["products"].astype(np.float64), self.load.together
-        usual = np.full(len(self.models), np.inf)
-        loss = _margin("product", self.run, self.policy)
-        for rank, model in enumerate(self.models):
-            alike = times[together][:, [other == model for other in self.models]]
-            own = times[together][:, rank]
-            if (own > 0).any():
-                usual[rank] = min(np.median(_head(own[own > 0])), np.median(alike[alike > 0]))
-        return together[:, None] & (times > usual / (1 - loss))
-
-
-def _known(gpu: LoadedGpu, name: str) -> npt.NDArray[np.int64]:
-    values = gpu.counters.get(name, np.zeros(0, dtype=np.int64))
-    return values[values >= 0]
 
 
 def lateness(load: BurnIn) -> Mapping[int, tuple[str, float]]:

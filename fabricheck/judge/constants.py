@@ -252,8 +252,8 @@ QUANTILE = 25
 TRIES, LOCAL_NODES = 12, 2
 #: The best moves of a fit that are tried. Chosen.
 CANDIDATES = 4
-#: The best further moves that are tried beside each; and pairs whose known way is free that are compared. Chosen.
-SECOND_MOVES, FREE_PAIRS = 2, 2
+#: The best further moves that are tried beside each. Chosen.
+SECOND_MOVES = 2
 
 # Sizes
 

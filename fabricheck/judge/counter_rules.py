@@ -131,6 +131,22 @@ CONGESTION = CounterRule(
     verdict=None,
     together="{name} rose by {count:,}",
 )
+#: What a driver calls the reasons that hold the clocks of a GPU down. These protect it: it is not as fast as it should
+#: be, whatever it is asked to do.
+PROTECTS = {
+    "hw_slowdown": "hardware slowdown",
+    "hw_thermal_slowdown": "hardware thermal slowdown",
+    "hw_power_brake_slowdown": "external power brake",
+    "sw_thermal_slowdown": "thermal slowdown by the driver",
+    "throttled": "throttled",
+}
+#: These are how a GPU is set, and a cap of its power is usual under full load.
+SETTING = {
+    "sw_power_cap": "power cap",
+    "applications_clocks_setting": "application clocks are set",
+    "sync_boost": "sync boost",
+    "display_clock_setting": "display clock setting",
+}
 #: NVIDIA DCGM, dcgm_gpu_hardware_limits.h: 8 PCIe replays a minute are the most that is recommended.
 GPU_COUNTERS = (
     CounterRule("gpu-link-errors", {"ecc_uncorrected_xgmi*": ""}, "XGMI had {count} uncorrected errors"),
@@ -154,8 +170,8 @@ GPU_COUNTERS = (
     ),
     CounterRule(
         "gpu-setting",
-        {"throttled_ns_power": ""},
-        "was at its power limit for {ms:,.0f} ms",
+        {"throttled_ns_power": "its power limit", **{f"throttled_ns_{name}": words for name, words in SETTING.items()}},
+        "was held for {ms:,.0f} ms by {name}",
         verdict=None,
     ),
 )
@@ -163,7 +179,10 @@ GPU_COUNTERS = (
 THROTTLE_COUNTERS = (
     CounterRule(
         "gpu-throttled",
-        {"throttled_ns_thermal": "heat", "throttled_ns_reliability": "reliability"},
+        {
+            **{"throttled_ns_thermal": "heat", "throttled_ns_reliability": "reliability"},
+            **{f"throttled_ns_{name}": words for name, words in PROTECTS.items()},
+        },
         "was throttled for {ms:,.0f} ms of the test by {name}",
         _over_a_second_a_minute,
         few=(Verdict.PASS,),

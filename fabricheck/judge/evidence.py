@@ -230,10 +230,10 @@ def evidence_of_rules(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
                 if (value := gpu.settings.get(rule.fact, "")) and rule.when(value, state):
                     text = rule.text.format(value)
                     yield Evidence(rule.code, node.host, gpu.index, text, rule.verdict, gpu.bus_id)
-        yield from _events(node)
+        yield from evidence_of_events(node)
 
 
-def _events(node: NodeReport) -> Iterator[Evidence]:
+def evidence_of_events(node: NodeReport) -> Iterator[Evidence]:
     """Events of the test one by one; of earlier ones how many there were of each part, and whether it still waits for
     its recovery."""
     known = {event.key for event in (node.before.events or () if node.before else ())}

@@ -10,6 +10,8 @@ from fabricheck.judge.constants import LEAST_BUSY, LEAST_OF_CONTEXT
 from fabricheck.judge.counter_rules import (
     GPU_COUNTERS,
     LINK_COUNTERS,
+    PROTECTS,
+    SETTING,
     THROTTLE_COUNTERS,
     CounterRule,
     Rises,
@@ -21,21 +23,6 @@ from fabricheck.records.node_state import GpuState
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 
-#: The GPU protects itself: it is not as fast as it should be, whatever it is asked to do.
-PROTECTS = {
-    "hw_slowdown": "hardware slowdown",
-    "hw_thermal_slowdown": "hardware thermal slowdown",
-    "hw_power_brake_slowdown": "external power brake",
-    "sw_thermal_slowdown": "thermal slowdown by the driver",
-    "throttled": "throttled",
-}
-#: These are how a GPU is set, and a cap of its power is usual under full load.
-SETTING = {
-    "sw_power_cap": "power cap",
-    "applications_clocks_setting": "application clocks are set",
-    "sync_boost": "sync boost",
-    "display_clock_setting": "display clock setting",
-}
 # The links that NVML numbers; NVLink-C2C, to a GPU's own CPU, is none of them.
 _NVLINK = re.compile(r"NVLink ?\d")
 _PCIE = re.compile(r"PCIe (?:Gen ?)?(\d)\b")
@@ -57,6 +44,16 @@ def evidence_of_gpus(nodes: Sequence[NodeReport], topology: Topology | None) -> 
             yield from _throttled(seen)
             yield from _memory(seen)
         yield from _gone(node)
+
+
+def evidence_under_load(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
+    """Of each GPU that reported what it did in a burn-in, and no more of itself."""
+    for node in nodes:
+        before = {gpu.bus_id: gpu for gpu in node.before.gpus} if node.before else {}
+        for gpu in node.last.gpus:
+            seen = _Gpu(node, gpu, before.get(gpu.bus_id))
+            yield from _throttled(seen)
+            yield from _memory(seen)
 
 
 @dataclass(frozen=True)

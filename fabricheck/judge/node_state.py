@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from fabricheck.judge.burn_in import evidence_of_load
 from fabricheck.judge.evidence import EXPLAINS_PATHS, Evidence, NodeReport, evidence_of_rules, nodes_of
 from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
 from fabricheck.judge.evidence_of_nics import evidence_of_association, evidence_of_nics
@@ -53,8 +54,12 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
     """All that the nodes of a run say, the worst first."""
     nodes = nodes_of(run)
     by_nics = run.header.get("transport") == "fabric"
+    under_load = evidence_of_load(run)
+    known = {(item.code, item.host, item.part) for item in under_load if item.verdict is Verdict.DEGRADED}
     evidence = [
-        *evidence_of_gpus(nodes, topology),
+        *under_load,
+        # The driver counts the same before and after.
+        *(item for item in evidence_of_gpus(nodes, topology) if (item.code, item.host, item.part) not in known),
         *evidence_of_nics(nodes, topology, alone=by_nics),
         *evidence_of_nodes(nodes, run, topology),
         *evidence_of_rules(nodes),

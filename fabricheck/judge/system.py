@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError, reason_of
-from fabricheck.judge.burn_in import find_notes, first_windows, with_load, without_repetition
+from fabricheck.judge.burn_in import find_notes, first_windows, with_load
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
 from fabricheck.judge.nic_values import KnownNic, load_nics, yardsticks_of_nics
@@ -166,7 +166,7 @@ class SystemJudge:
             unused = switch_not_used(judged, topology), nics_not_filled(judged, topology, self.policy)
             problems = (*unused, problem_of_gpus(run, topology))
             judged = judged.with_problems([each for each in problems if each is not None])
-        judged = without_repetition(replace(with_problems_of_nodes(judged, topology), topology=topology))
+        judged = replace(with_problems_of_nodes(judged, topology), topology=topology)
         stopped = (*find_stalls(judged), *find_pauses(judged))
         return judged.with_problems([each for each in stopped if each.is_problem])
 

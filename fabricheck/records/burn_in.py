@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from fabricheck.records.node_state import States
 from fabricheck.records.operations import DATA_TYPES
 
 Floats = npt.NDArray[np.float64]
@@ -17,17 +18,6 @@ Counts = npt.NDArray[np.int64]
 TOGETHER = "together"
 #: Bytes of the numbers that are multiplied, by type.
 _BYTES = {**DATA_TYPES, "float64": 8}
-
-
-@dataclass(frozen=True, eq=False)
-class LoadedGpu:
-    """A GPU by window, shape (windows,) each. `gauges`: means of clocks in MHz, power in W and temperature in °C, NaN
-    where they are unknown; `throttle`: by reason, the readings in which it was in effect; `counters` at the end of the
-    window, -1 where they are unknown."""
-
-    gauges: Mapping[str, Floats]
-    throttle: Mapping[str, Counts]
-    counters: Mapping[str, Counts]
 
 
 @dataclass(frozen=True)
@@ -55,16 +45,6 @@ class Product:
         return 8e3 * self.bytes / self.operations
 
 
-@dataclass(frozen=True)
-class ReportedError:
-    """An error that was reported in a window: by a GPU (its PCI address as `part`) or a NIC of `host`."""
-
-    window: int
-    host: str
-    part: str
-    text: str
-
-
 @dataclass(frozen=True, eq=False)
 class BurnIn:
     """`phases`: of each window.
@@ -72,17 +52,15 @@ class BurnIn:
     `medians`: of a window's iterations in ns, shape (windows, ranks), 0 where there were
     none, of `products`, `traffic`, `copies`, and of how late a rank was for the others in a `ring` and an `allreduce`.
     `wrong`: words of products that differ from the right ones, by rank; `wrong_bytes`: of the
-    traffic. `gpus` by host and the last 12 characters of the PCI address. `unread`: what nodes could not read.
-    `why_no_library`: why a library that was to multiply does not, of the first rank without; empty where it does.
+    traffic. `states`: the GPUs that ranks drive in the first and in the last window. `why_no_library`: why a library
+    that was to multiply does not, of the first rank without; empty where it does.
     """
 
     phases: tuple[str, ...]
     medians: Mapping[str, Counts]
     wrong: tuple[int, ...]
     wrong_bytes: int
-    gpus: Mapping[tuple[str, str], LoadedGpu] = field(default_factory=dict)
-    marks: tuple[ReportedError, ...] = ()
-    unread: tuple[str, ...] = ()
+    states: States = field(default_factory=States)
     why_no_library: str = ""
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.records.burn_in import BurnIn, LoadedGpu, Product
+from fabricheck.records.burn_in import BurnIn, Product
 from fabricheck.records.finding import Finding
 from fabricheck.records.node_state import States
 from fabricheck.records.operations import ROUND_TRIPS
@@ -183,13 +183,6 @@ class Run:
     def hosts(self) -> frozenset[str]:
         """Those of its ranks."""
         return frozenset(rank.host for rank in self.ranks)
-
-    @property
-    def loaded_gpus(self) -> dict[int, LoadedGpu]:
-        """What the GPU of each rank reported in the burn-in, where it did."""
-        known = self.burn_in.gpus if self.burn_in is not None else {}
-        places = {rank.rank: (rank.host, rank.device.address) for rank in self.ranks if rank.device is not None}
-        return {rank: known[place] for rank, place in places.items() if place in known}
 
     @property
     def on_gpus(self) -> bool:

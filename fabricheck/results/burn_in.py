@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fabricheck.records.burn_in import TOGETHER, BurnIn, Counts, Floats, LoadedGpu, Product, ReportedError
+from fabricheck.records.burn_in import TOGETHER, BurnIn, Counts, Product
+from fabricheck.records.component import short_host
+from fabricheck.records.node_state import GpuState, KernelEvent, NodeState, States
 from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Run, Samples, pci_address
 from fabricheck.results.fabricbench_format import (
@@ -15,7 +17,6 @@ from fabricheck.results.fabricbench_format import (
     BurnInPlanModel,
     HeaderModel,
     JsonObject,
-    LoadedGpuModel,
     LoadedNodeModel,
     TimesModel,
     WindowModel,
@@ -25,12 +26,6 @@ from fabricheck.results.strict_json import validate
 _TIMES = ("products", "traffic", "copies", "ring", "allreduce")
 # By phase which times its windows have; those of the ranks' lateness only where there are several.
 _OF_PHASE = {"compute": {"products"}, "traffic": {"traffic"}, "copies": {"copies"}, TOGETHER: set(_TIMES[:3])}
-_GAUGES = ("clock_mhz", "memory_clock_mhz", "power_w", "temperature_c")
-#: Counters of NICs of which each rise is an error that people want to see at its time; others are traffic.
-_ERRORS = ("err", "discard", "drop", "downed", "recovery", "replay", "uncorrected", "timeout", "carrier")
-# Healthy NVLinks have some CRC errors in each second, and matter from 100 a link on (NVIDIA DCGM): the state of the
-# node before and after, which has each link, judges them. Here they are the sum of a GPU.
-_USUAL = ("throttled", "crc")
 
 
 @dataclass
@@ -107,19 +102,13 @@ def _burn_in_of(load: BurnInModel, windows: Sequence[WindowModel], nodes: Sequen
     wrong = np.array(load.wrong_rows, dtype=np.int64)
     for window in windows:
         wrong += np.array(window.products.wrong_words if window.products else 0, dtype=np.int64)
-    by_gpu: dict[tuple[str, str], dict[int, LoadedGpuModel]] = {}
-    for node in nodes:
-        for gpu in node.gpus:
-            by_gpu.setdefault((node.host, pci_address(gpu.bus_id)), {})[node.window] = gpu
     return BurnIn(
         phases=tuple(window.phase for window in windows),
         medians={name: _medians(windows, name, ranks) for name in _TIMES},
         wrong=tuple(wrong.tolist()),
         wrong_bytes=sum(sum(window.traffic.wrong_bytes) for window in windows if window.traffic),
-        gpus={place: _gpu(of_windows, len(windows)) for place, of_windows in by_gpu.items()},
-        marks=tuple(_marks(nodes)),
+        states=_states(windows, nodes),
         why_no_library=load.why_no_library or "",
-        unread=tuple(dict.fromkeys(f"{node.host}: {text}" for node in nodes for text in node.unread)),
     )
 
 
@@ -128,42 +117,47 @@ def _medians(windows: Sequence[WindowModel], name: str, ranks: int) -> Counts:
     return np.array(rows, dtype=np.int64).reshape(len(windows), ranks)
 
 
-def _gpu(by_window: Mapping[int, LoadedGpuModel], windows: int) -> LoadedGpu:
-    reasons = dict.fromkeys(reason for gpu in by_window.values() for reason in gpu.throttle)
-    counters = dict.fromkeys(name for gpu in by_window.values() for name in gpu.counters)
-
-    def counts(field: str, name: str, unknown: int) -> Counts:
-        known = {window: getattr(gpu, field).get(name, unknown) for window, gpu in by_window.items()}
-        return np.array([known.get(window, unknown) for window in range(windows)], dtype=np.int64)
-
-    def gauge(name: str) -> Floats:
-        means = {window: value[1] for window, gpu in by_window.items() if (value := getattr(gpu, name)) is not None}
-        return np.array([means.get(window, np.nan) for window in range(windows)], dtype=np.float64)
-
-    return LoadedGpu(
-        gauges={name: gauge(name) for name in _GAUGES},
-        throttle={reason: counts("throttle", reason, 0) for reason in reasons},
-        counters={name: counts("counters", name, -1) for name in counters},
-    )
-
-
-def _marks(nodes: Sequence[LoadedNodeModel]) -> Iterator[ReportedError]:
-    """XIDs, and counters of errors that grew: of a NIC in this window, of a GPU since its last reading."""
-    before: dict[tuple[str, str], Mapping[str, int]] = {}
+def _states(windows: Sequence[WindowModel], nodes: Sequence[LoadedNodeModel]) -> States:
+    """What the GPUs reported in their first window, and in the last one with how many nanoseconds each reason was in
+    effect, as a counter; and the errors (XID) that the driver reported meanwhile."""
+    before: dict[str, dict[str, GpuState]] = {}
+    after: dict[str, dict[str, GpuState]] = {}
+    events: dict[str, list[KernelEvent]] = {}
     for node in sorted(nodes, key=lambda node: node.window):
+        window, host = windows[node.window], short_host(node.host)
         for bus_id, number in node.xids:
-            yield ReportedError(node.window, node.host, pci_address(str(bus_id)), f"XID {number}")
-        for nic in node.nics:
-            for name, count in nic.grew.items():
-                if any(word in name for word in _ERRORS):
-                    yield ReportedError(node.window, node.host, nic.name, f"{name} +{count:,}")
+            event = KernelEvent(
+                "xid", pci_address(str(bus_id)), window.end_ns / 1e9, "under load", "gpu-xid", str(number)
+            )
+            events.setdefault(host, []).append(event)
         for gpu in node.gpus:
-            place = node.host, pci_address(gpu.bus_id)
-            earlier = before.get(place, gpu.counters)
-            for name, value in gpu.counters.items():
-                if value > earlier.get(name, value) and not any(word in name for word in _USUAL):
-                    yield ReportedError(node.window, *place, f"{name} +{value - earlier[name]:,}")
-            before[place] = gpu.counters
+            address = pci_address(gpu.bus_id)
+            now = GpuState(gpu.index or 0, "", "", address, counters=gpu.counters)
+            before.setdefault(host, {}).setdefault(address, now)
+            earlier = after.setdefault(host, {}).get(address, now)
+            counters = {**earlier.counters, **gpu.counters}
+            for reason, readings in gpu.throttle.items():
+                held_ns = window.end_ns - window.begin_ns if readings else 0
+                counters[f"throttled_ns_{reason}"] = counters.get(f"throttled_ns_{reason}", 0) + held_ns
+            heat = max(int(gpu.temperature_c[1]) if gpu.temperature_c else 0, earlier.temperature_c or 0)
+            after[host][address] = replace(
+                now,
+                counters=counters,
+                temperature_c=heat or None,
+                rows_pending=counters.get("rows_pending", 0) > 0,
+                rows_failed=counters.get("rows_failed", 0) > 0,
+            )
+    begin_s, end_s = windows[0].begin_ns / 1e9, windows[-1].end_ns / 1e9
+    return States(
+        {
+            host: NodeState(host, "before", begin_s, events=(), gpus=tuple(gpus.values()))
+            for host, gpus in before.items()
+        },
+        {
+            host: NodeState(host, "after", end_s, events=tuple(events.get(host, ())), gpus=tuple(gpus.values()))
+            for host, gpus in after.items()
+        },
+    )
 
 
 def _with_series(run: Run, plan: BurnInPlanModel, load: BurnIn, product: Product) -> Run:

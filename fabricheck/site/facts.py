@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import networkx as nx
 
@@ -42,7 +41,6 @@ _TELLING = (
     capture.AMD,
     capture.ROCM_SMI_TOPO,
     capture.XPU_SMI_TOPO,
-    capture.LSTOPO,
     capture.NUMA,
     capture.NICS,
 )
@@ -272,23 +270,8 @@ def _text(file: Path) -> str:
 def _numa(
     directory: Path, pasted: Mapping[str, str], of_nccl: Mapping[str, Any] | None
 ) -> tuple[Mapping[int, str], int, int]:
-    """NUMA nodes that have cores, with Linux's list of these where it is known, physical cores, sockets: from lstopo's
-    XML, else sysfs, lscpu, or NCCL's file."""
-    path = directory / capture.LSTOPO
-    if path.exists():
-        try:
-            root = ElementTree.parse(path).getroot()
-        except ElementTree.ParseError as error:
-            raise UserError(f"{path}: is not readable XML: {error}") from None
-        objects = Counter(one.get("type") for one in root.iter("object"))
-        indexes = tuple(
-            sorted(
-                int(one.get("os_index", "0"))
-                for one in root.iter("object")
-                if one.get("type") == "NUMANode" and one.get("cpuset", "0x1").strip("0x,")
-            )
-        )
-        return dict.fromkeys(indexes, ""), objects["Core"], objects["Package"]
+    """NUMA nodes that have cores, with Linux's list of these, physical cores, sockets: from sysfs, lscpu, or NCCL's
+    file."""
     numa = read_json(directory / capture.NUMA)
     if not numa:
         numa = texts.numa_of_lscpu(pasted[texts.LSCPU]) if texts.LSCPU in pasted else of_nccl

@@ -1,6 +1,7 @@
 """Asks a node for its GPUs, links, NICs, NUMA domains and scheduler, and stores the answers as files.
 
-This file needs only Python 3.6. Where Fabricheck is not installed, copy it to a compute node:
+This file and NVIDIA's pynvml.py need only Python 3.6: `fabricheck capture --script` writes both as one program for
+nodes without Fabricheck:
 
     python3 capture.py FOLDER                      # on the node
     fabricheck init --from FOLDER --system NAME    # anywhere else
@@ -9,7 +10,6 @@ Long because it stands alone.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import shutil
@@ -19,7 +19,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
+
+try:
+    import pynvml
+except ImportError:  # the Python of another machine than that on which Fabricheck is installed
+    pynvml = None
 
 NVML = "nvml.json"
 NVIDIA_TOPO = "nvidia-smi_topo.txt"
@@ -30,7 +35,6 @@ XPU_SMI_TOPO = "xpu-smi_topology.txt"
 XPU_SMI_DISCOVERY = "xpu-smi_discovery.json"
 INTEL = "intel.json"
 PCI_GPUS = "pci_gpus.json"
-LSTOPO = "lstopo.xml"
 NUMA = "numa.json"
 NICS = "nics.json"
 HOST = "host.json"
@@ -40,12 +44,11 @@ SLURM = "slurm.json"
 #: What could not be asked, and why.
 PROBLEMS = "problems.json"
 
-# By the vendor of the GPUs that they know; without one, of any node.
+# By the vendor of the GPUs that they know.
 _COMMANDS = {
     "nvidia": {NVIDIA_TOPO: ["nvidia-smi", "topo", "-m"]},
     "amd": {AMD_SMI_TOPO: ["amd-smi", "topology"], ROCM_SMI_TOPO: ["rocm-smi", "--showtopo"]},
     "intel": {XPU_SMI_TOPO: ["xpu-smi", "topology", "-m"], XPU_SMI_DISCOVERY: ["xpu-smi", "discovery", "-j"]},
-    "": {LSTOPO: ["lstopo", "--of", "xml"]},
 }
 _OF_SLURM = {
     "sinfo": ["sinfo", "--noheader", "--format=%R|%D|%G|%N|%c|%t"],
@@ -72,6 +75,8 @@ _HEADLESS = ("0x0302", "0x1200")
 _VIRTUAL = ("0x1b36", "0x15ad", "0x1414")
 
 LINKS_A_GPU = 36  # more NVLinks than any GPU has
+
+Fact = TypeVar("Fact")
 
 
 def capture(directory: Path, root: Path = Path("/sys"), patience: float = PATIENCE) -> List[str]:
@@ -117,7 +122,7 @@ def capture(directory: Path, root: Path = Path("/sys"), patience: float = PATIEN
 def _tools(vendor: str) -> Iterator[Tuple[str, Sequence[str]]]:
     """Those of the GPUs' vendor; of all where there is none: a tool may know GPUs that the PCI bus does not show."""
     for whose, commands in _COMMANDS.items():
-        if whose in ("", vendor) or vendor == "none":
+        if vendor in (whose, "none"):
             yield from commands.items()
 
 
@@ -228,56 +233,74 @@ def _nvml(patience: float, on_bus: Sequence[Dict[str, Any]], problems: List[str]
 
 def ask_gpu_facts(seconds: float = PATIENCE) -> Dict[str, Any]:
     """`gpu_facts()` in a process of its own, since a call of NVML can hang in the driver for ever."""
-    # Isolated: no import is looked for in the current folder, where another user may have left a json.py.
-    answer = ask([sys.executable, "-I", os.path.abspath(__file__), "--nvml"], seconds)
-    if not answer.given:
-        return {"unavailable": f"NVML: {answer.problem}", "absent": False}
-    facts: Dict[str, Any] = json.loads(answer.output)
+    here = os.path.abspath(__file__)
+    program = here if os.path.isfile(here) else os.path.dirname(here)  # an archive, as `capture --script` writes it
+    # No import is looked for in the current folder, where another user may have left a json.py.
+    paths = "import sys; sys.path = [*filter(None, sys.path)]"
+    run = f"{paths}; import runpy; runpy.run_path({program!r}, run_name='__main__')"
+    answered = ask([sys.executable, "-c", run, "--nvml"], seconds)
+    if not answered.given:
+        return {"unavailable": f"NVML: {answered.problem}", "absent": False}
+    facts: Dict[str, Any] = json.loads(answered.output)
     return facts
 
 
-class _NvmlError(Exception):
-    """The status of a call of NVML."""
+class NvmlUnavailable(Exception):
+    """NVML does not answer at all. `absent`: there is no NVIDIA driver, which is not a fault of a node without GPUs."""
+
+    def __init__(self, reason: str, absent: bool) -> None:
+        super().__init__(reason)
+        self.absent = absent
 
 
-class _Pci(ctypes.Structure):
-    """nvmlPciInfo_t of nvml.h."""
-
-    _fields_ = [("legacy", ctypes.c_char * 16), ("ids", ctypes.c_uint * 5), ("bus_id", ctypes.c_char * 32)]
-
-
-class _Memory(ctypes.Structure):
-    """nvmlMemory_t."""
-
-    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
-
-
-class _Value(ctypes.Union):
-    """nvmlValue_t."""
-
-    _fields_ = [("unsigned_int", ctypes.c_uint), ("unsigned_long_long", ctypes.c_ulonglong), ("other", ctypes.c_double)]
-
-
-class _Field(ctypes.Structure):
-    """nvmlFieldValue_t."""
-
-    _fields_ = [
-        ("number", ctypes.c_uint),
-        ("scope", ctypes.c_uint),
-        ("timestamp", ctypes.c_longlong),
-        ("latency", ctypes.c_longlong),
-        ("kind", ctypes.c_uint),
-        ("status", ctypes.c_uint),
-        ("value", _Value),
-    ]
+def each_gpu(facts: Callable[[Any, int], Fact]) -> Tuple[str, List[Fact], List[str]]:
+    """The driver's version, of each GPU what `facts` of its handle and index gives, and a line for each that does not
+    answer. Raises NvmlUnavailable."""
+    if pynvml is None:
+        raise NvmlUnavailable("NVML: this Python has no pynvml", absent=False)
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        code = getattr(error, "value", None)
+        absent = code in (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+        hints = {
+            pynvml.NVML_ERROR_NO_PERMISSION: ": this user may not read /dev/nvidiactl",
+            pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: ": the driver was updated; reboot",
+        }
+        raise NvmlUnavailable(f"NVML: {error}{hints.get(code, '')}", absent) from None
+    gpus, problems = [], []
+    try:
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            try:
+                gpus.append(facts(pynvml.nvmlDeviceGetHandleByIndex(index), index))
+            except pynvml.NVMLError as error:
+                problems.append(f"GPU {index} does not respond: NVML: {error}")
+        return decode(answer("nvmlSystemGetDriverVersion") or ""), gpus, problems
+    finally:
+        pynvml.nvmlShutdown()
 
 
-# Of nvml.h: kinds of what an NVLink leads to; fields of nvmlDeviceGetFieldValues; NVML_CLOCK_MEM; statuses.
-_REMOTE_KINDS = {0: "gpu", 1: "cpu", 2: "switch"}
-_NVLINK_SPEED, _C2C_LINKS, _C2C_SPEED = 164, 170, 172
-_CLOCK_OF_MEMORY = 2
-_HINTS = {4: ": this user may not read /dev/nvidiactl", 18: ": the driver was updated; reboot"}
-_NO_DRIVER, _NO_LIBRARY = 9, 12
+def answer(call: str, *arguments: Any) -> Any:
+    """What NVML answers, or None where this GPU, driver or library does not tell."""
+    try:
+        return getattr(pynvml, call)(*arguments)
+    except (pynvml.NVMLError, AttributeError):
+        return None
+
+
+def read_field(handle: Any, number: int, scope: int = 0) -> Optional[int]:
+    """A field of `nvmlDeviceGetFieldValues`, or None where this GPU or driver does not tell."""
+    values = answer("nvmlDeviceGetFieldValues", handle, [(number, scope)])
+    if not values or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
+        return None
+    if values[0].valueType == pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:
+        return int(values[0].value.ullVal)
+    return int(values[0].value.uiVal)
+
+
+def decode(value: Union[str, bytes]) -> str:
+    """A string of NVML, which older bindings return as bytes."""
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def gpu_facts() -> Dict[str, Any]:
@@ -289,93 +312,51 @@ def gpu_facts() -> Dict[str, Any]:
     `unavailable` instead where NVML does not answer at all, and `absent` where there is no NVIDIA driver.
     """
     try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError as error:
-        return {"unavailable": f"NVML: {error}", "absent": True}
-    nvml.nvmlErrorString.restype = ctypes.c_char_p
-    status = nvml.nvmlInit_v2()
-    if status != 0:
-        text = f"NVML: {nvml.nvmlErrorString(status).decode()}{_HINTS.get(status, '')}"
-        return {"unavailable": text, "absent": status in (_NO_DRIVER, _NO_LIBRARY)}
-    gpus, problems = [], []
-    count, version = ctypes.c_uint(), ctypes.create_string_buffer(96)
-    nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
-    for index in range(count.value):
-        try:
-            gpus.append(_gpu(nvml, index))
-        except _NvmlError as error:
-            problems.append(f"GPU {index} does not respond: NVML: {nvml.nvmlErrorString(error.args[0]).decode()}")
-    nvml.nvmlSystemGetDriverVersion(version, 96)
-    return {"driver": version.value.decode() or "unknown", "gpus": gpus, "problems": problems}
+        driver, gpus, problems = each_gpu(_gpu)
+    except NvmlUnavailable as error:
+        return {"unavailable": str(error), "absent": error.absent}
+    return {"driver": driver or "unknown", "gpus": gpus, "problems": problems}
 
 
-def _gpu(nvml: ctypes.CDLL, index: int) -> Dict[str, Any]:
-    device = ctypes.c_void_p()
-    _required(nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)))
-    name, pci, major, minor = ctypes.create_string_buffer(96), _Pci(), ctypes.c_int(), ctypes.c_int()
-    _required(nvml.nvmlDeviceGetName(device, name, 96))
-    _required(nvml.nvmlDeviceGetPciInfo_v3(device, ctypes.byref(pci)))
-    _required(nvml.nvmlDeviceGetCudaComputeCapability(device, ctypes.byref(major), ctypes.byref(minor)))
-
-    def number(call: str, *before: int) -> Optional[int]:
-        value = _told(nvml, call, device, *before, result=ctypes.c_uint())
-        return None if value is None else int(value.value)
-
-    uuid, memory = ctypes.create_string_buffer(96), _told(nvml, "nvmlDeviceGetMemoryInfo", device, result=_Memory())
-    has_uuid = nvml.nvmlDeviceGetUUID(device, uuid, 96) == 0
-    pending = ctypes.c_uint()
-    mig = _told(nvml, "nvmlDeviceGetMigMode", device, result=ctypes.c_uint(), after=(ctypes.byref(pending),))
-    links = {link: number("nvmlDeviceGetNvLinkState", link) for link in range(LINKS_A_GPU)}
+def _gpu(gpu: Any, index: int) -> Dict[str, Any]:
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(gpu)
+    uuid, memory, mig = (answer(f"nvmlDeviceGet{fact}", gpu) for fact in ("UUID", "MemoryInfo", "MigMode"))
+    links = {link: answer("nvmlDeviceGetNvLinkState", gpu, link) for link in range(LINKS_A_GPU)}
     return {
         "index": index,
-        "name": name.value.decode(),
-        "uuid": uuid.value.decode() if has_uuid else None,
-        "arch": f"sm_{major.value}{minor.value}",
-        "bus_id": pci.bus_id.decode().lower(),
-        "numa_node": number("nvmlDeviceGetNumaNodeId"),
+        "name": decode(pynvml.nvmlDeviceGetName(gpu)),
+        "uuid": decode(uuid) if uuid else None,
+        "arch": f"sm_{major}{minor}",
+        "bus_id": decode(pynvml.nvmlDeviceGetPciInfo(gpu).busId).lower(),
+        "numa_node": answer("nvmlDeviceGetNumaNodeId", gpu),
         "memory_mib": memory.total >> 20 if memory else None,
-        "memory_clock_mhz": number("nvmlDeviceGetMaxClockInfo", _CLOCK_OF_MEMORY),
-        "memory_bus_bits": number("nvmlDeviceGetMemoryBusWidth"),
-        "pcie_generation": number("nvmlDeviceGetMaxPcieLinkGeneration"),
-        "pcie_width": number("nvmlDeviceGetMaxPcieLinkWidth"),
-        "c2c_links": _field(nvml, device, _C2C_LINKS),
-        "c2c_mbps": _field(nvml, device, _C2C_SPEED),
-        "mig": bool(mig and mig.value),
+        "memory_clock_mhz": answer("nvmlDeviceGetMaxClockInfo", gpu, pynvml.NVML_CLOCK_MEM),
+        "memory_bus_bits": answer("nvmlDeviceGetMemoryBusWidth", gpu),
+        "pcie_generation": answer("nvmlDeviceGetMaxPcieLinkGeneration", gpu),
+        "pcie_width": answer("nvmlDeviceGetMaxPcieLinkWidth", gpu),
+        "c2c_links": read_field(gpu, pynvml.NVML_FI_DEV_C2C_LINK_COUNT),
+        "c2c_mbps": read_field(gpu, pynvml.NVML_FI_DEV_C2C_LINK_GET_MAX_BW),
+        "mig": bool(mig and mig[0]),
         "nvlinks_total": sum(state is not None for state in links.values()),
-        "nvlinks": [_nvlink(nvml, device, link, number) for link, state in links.items() if state == 1],
+        "nvlinks": [_nvlink(gpu, link) for link, state in links.items() if state == 1],
     }
 
 
-def _nvlink(nvml: ctypes.CDLL, device: ctypes.c_void_p, link: int, number: Any) -> Dict[str, Any]:
+def _nvlink(gpu: Any, link: int) -> Dict[str, Any]:
     """An active NVLink: PCI address and kind of what it leads to, and its speed in MB/s where the driver tells."""
-    remote = _told(nvml, "nvmlDeviceGetNvLinkRemotePciInfo_v2", device, link, result=_Pci())
+    remote = answer("nvmlDeviceGetNvLinkRemotePciInfo", gpu, link)
+    kinds = {
+        pynvml.NVML_NVLINK_DEVICE_TYPE_GPU: "gpu",
+        pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU: "cpu",
+        pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH: "switch",
+    }
     return {
         "link": link,
-        "version": number("nvmlDeviceGetNvLinkVersion", link),
-        "speed_mbps": _field(nvml, device, _NVLINK_SPEED, link),
-        "remote_kind": _REMOTE_KINDS.get(number("nvmlDeviceGetNvLinkRemoteDeviceType", link), "unknown"),
-        "remote_bus_id": remote.bus_id.decode().lower() if remote else None,
+        "version": answer("nvmlDeviceGetNvLinkVersion", gpu, link),
+        "speed_mbps": read_field(gpu, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, link),
+        "remote_kind": kinds.get(answer("nvmlDeviceGetNvLinkRemoteDeviceType", gpu, link), "unknown"),
+        "remote_bus_id": decode(remote.busId).lower() if remote else None,
     }
-
-
-def _required(status: int) -> None:
-    if status != 0:
-        raise _NvmlError(status)
-
-
-def _told(nvml: ctypes.CDLL, call: str, *before: Any, result: Any, after: Tuple[Any, ...] = ()) -> Any:
-    """What NVML answers, or None where this GPU, driver or library does not tell."""
-    function = getattr(nvml, call, None)
-    return result if function is not None and function(*before, ctypes.byref(result), *after) == 0 else None
-
-
-def _field(nvml: ctypes.CDLL, device: ctypes.c_void_p, number: int, scope: int = 0) -> Optional[int]:
-    """A field of `nvmlDeviceGetFieldValues`, or None where this GPU or driver does not tell."""
-    field = _told(nvml, "nvmlDeviceGetFieldValues", device, 1, result=_Field(number, scope))
-    if field is None or field.status != 0:
-        return None
-    of_64_bit = 3  # NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
-    return int(field.value.unsigned_long_long if field.kind == of_64_bit else field.value.unsigned_int)
 
 
 def read(path: Path) -> str:

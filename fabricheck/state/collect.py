@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar, cast
 from fabricheck.records.node_state import GPUS, NICS, BlockedPath, GpuState, NicState, NodeState, When
 from fabricheck.state import events, kernel, nics, other_gpus
 from fabricheck.state.builds import builds_of
-from fabricheck.state.capture import read
+from fabricheck.state.capture import NvmlUnavailable, read
 
 #: How the empty files end in which each node leaves that its name is taken.
 MACHINE = ".machine"
@@ -153,8 +153,6 @@ def _gpus() -> _Gpus:
 
 def _gpus_now() -> _Gpus:
     """Those of the vendor that this node has."""
-    from fabricheck.state.nvidia import NvmlUnavailable
-
     try:
         from fabricheck.state.nvidia import gpu_states
 

@@ -3,80 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import pynvml
 
 from fabricheck.records.node_state import NVLINK_DOMAIN, GpuLink, GpuProcess, GpuState
-from fabricheck.state.capture import LINKS_A_GPU
-
-_T = TypeVar("_T")
-
-
-class NvmlUnavailable(Exception):
-    """NVML does not answer at all. `absent`: there is no NVIDIA driver, which is not a fault of a node without GPUs."""
-
-    def __init__(self, reason: str, *, absent: bool = False) -> None:
-        super().__init__(reason)
-        self.absent = absent
-
-
-@contextmanager
-def open_nvml() -> Iterator[None]:
-    """NVML while the context lasts. Raises NvmlUnavailable with the reason."""
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        code = getattr(error, "value", None)
-        absent = code in (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
-        hints = {
-            pynvml.NVML_ERROR_NO_PERMISSION: ": this user may not read /dev/nvidiactl",
-            pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: ": the driver was updated; reboot",
-        }
-        raise NvmlUnavailable(f"NVML: {error}{hints.get(code, '')}", absent=absent) from None
-    try:
-        yield
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def answer(call: Callable[..., Any], *arguments: Any) -> Any:
-    """What NVML answers, or None where this GPU, driver or library does not tell."""
-    try:
-        return call(*arguments)
-    except (pynvml.NVMLError, AttributeError):
-        return None
-
-
-def read_field(handle: Any, number: int, scope: int = 0) -> int | None:
-    """A field of `nvmlDeviceGetFieldValues`, or None where this GPU or driver does not tell."""
-    values = answer(pynvml.nvmlDeviceGetFieldValues, handle, [(number, scope)])
-    if not values or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
-        return None
-    if values[0].valueType == pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:
-        return int(values[0].value.ullVal)
-    return int(values[0].value.uiVal)
-
-
-def decode(value: str | bytes) -> str:
-    """A string of NVML, which older bindings return as bytes."""
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def each_gpu(facts: Callable[[Any, int], _T]) -> tuple[str, list[_T], list[str]]:
-    """The driver's version, of each GPU what `facts` of its handle and index gives, and a line for each that does not
-    answer. Raises NvmlUnavailable."""
-    with open_nvml():
-        gpus, problems = [], []
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            try:
-                gpus.append(facts(pynvml.nvmlDeviceGetHandleByIndex(index), index))
-            except pynvml.NVMLError as error:
-                problems.append(f"GPU {index} does not respond: NVML: {error}")
-        return decode(answer(pynvml.nvmlSystemGetDriverVersion) or ""), gpus, problems
-
+from fabricheck.state.capture import LINKS_A_GPU, answer, decode, each_gpu, read_field
 
 # NVML's bits (nvml.h, nvmlClocksEventReason*): what holds a GPU's clocks down. Being idle (1) is not among them.
 _THROTTLE = {
@@ -114,7 +46,7 @@ _COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive process"}
 def gpu_states() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]]:
     """The driver's version, the GPUs, and a line for each that does not answer.
 
-    Raises fabricheck.state.nvidia.NvmlUnavailable where NVML answers nothing.
+    Raises fabricheck.state.capture.NvmlUnavailable where NVML answers nothing.
     """
     driver, gpus, notes = each_gpu(_gpu)
     return driver, tuple(gpus), tuple(notes)
@@ -122,7 +54,7 @@ def gpu_states() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]]:
 
 def _gpu(handle: Any, index: int) -> GpuState:
     def ask(name: str, *arguments: Any) -> Any:
-        return answer(getattr(pynvml, f"nvmlDeviceGet{name}"), handle, *arguments)
+        return answer(f"nvmlDeviceGet{name}", handle, *arguments)
 
     def watts(name: str) -> float | None:
         milliwatts = ask(name)
@@ -166,15 +98,15 @@ def _gpu(handle: Any, index: int) -> GpuState:
 
 def _settings(handle: Any) -> dict[str, str]:
     """ECC, MIG, persistence and compute mode, those that the GPU has."""
-    ecc, mig = answer(pynvml.nvmlDeviceGetEccMode, handle), answer(pynvml.nvmlDeviceGetMigMode, handle)
+    ecc, mig = answer("nvmlDeviceGetEccMode", handle), answer("nvmlDeviceGetMigMode", handle)
     by_name = {
         "ECC": ecc[0] if ecc else None,
         "MIG": mig[0] if mig else None,
-        "persistence mode": answer(pynvml.nvmlDeviceGetPersistenceMode, handle),
+        "persistence mode": answer("nvmlDeviceGetPersistenceMode", handle),
     }
     settings = {name: "on" if value else "off" for name, value in by_name.items() if value is not None}
     settings |= _fabric(handle)
-    mode = answer(pynvml.nvmlDeviceGetComputeMode, handle)
+    mode = answer("nvmlDeviceGetComputeMode", handle)
     return settings if mode is None else {**settings, "compute mode": _COMPUTE_MODES.get(mode, str(mode))}
 
 
@@ -183,10 +115,7 @@ def _fabric(handle: Any) -> dict[str, str]:
     joins nodes, if any (nvml.h, nvmlGpuFabricInfo_t)."""
     info = pynvml.c_nvmlGpuFabricInfo_t()
     # pynvml hands it on as it is: without its address NVML writes somewhere, and the program ends.
-    if (
-        answer(pynvml.nvmlDeviceGetGpuFabricInfo, handle, ctypes.byref(info)) is None
-        or info.state not in _FABRIC_STATES
-    ):
+    if answer("nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(info)) is None or info.state not in _FABRIC_STATES:
         return {}
     state = _FABRIC_STATES[info.state]
     by_name = {"fabric": f"{state}, error {info.status}" if info.status else state}
@@ -200,26 +129,26 @@ def _counters(handle: Any) -> dict[str, int]:
     volatile = pynvml.NVML_VOLATILE_ECC
     counters: dict[str, int | None] = {
         "ecc_corrected": answer(
-            pynvml.nvmlDeviceGetTotalEccErrors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, volatile
+            "nvmlDeviceGetTotalEccErrors", handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, volatile
         ),
         "ecc_uncorrected": answer(
-            pynvml.nvmlDeviceGetTotalEccErrors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, volatile
+            "nvmlDeviceGetTotalEccErrors", handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, volatile
         ),
-        "pcie_replays": answer(pynvml.nvmlDeviceGetPcieReplayCounter, handle),
+        "pcie_replays": answer("nvmlDeviceGetPcieReplayCounter", handle),
     }
     for name, policy in _POLICIES.items():
-        spent = answer(pynvml.nvmlDeviceGetViolationStatus, handle, policy)
+        spent = answer("nvmlDeviceGetViolationStatus", handle, policy)
         counters[name] = None if spent is None else int(spent.violationTime)
     return {name: int(value) for name, value in counters.items() if value is not None}
 
 
 def _link(handle: Any, number: int) -> GpuLink | None:
     """None where the GPU has no such link."""
-    state = answer(pynvml.nvmlDeviceGetNvLinkState, handle, number)
+    state = answer("nvmlDeviceGetNvLinkState", handle, number)
     if state is None:
         return None
     errors = {
-        name: answer(pynvml.nvmlDeviceGetNvLinkErrorCounter, handle, number, counter)
+        name: answer("nvmlDeviceGetNvLinkErrorCounter", handle, number, counter)
         for name, counter in _LINK_ERRORS.items()
     }
     if all(value is None for value in errors.values()):
@@ -234,8 +163,8 @@ def _link(handle: Any, number: int) -> GpuLink | None:
 def _processes(handle: Any) -> tuple[GpuProcess, ...]:
     """Processes that compute. Those that only show a desktop are not among them."""
     processes = []
-    for process in answer(pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or ():
-        name = answer(pynvml.nvmlSystemGetProcessName, process.pid)
+    for process in answer("nvmlDeviceGetComputeRunningProcesses", handle) or ():
+        name = answer("nvmlSystemGetProcessName", process.pid)
         used = getattr(process, "usedGpuMemory", None)
         processes.append(GpuProcess(int(process.pid), decode(name).rpartition("/")[2] if name else "", used))
     return tuple(processes)

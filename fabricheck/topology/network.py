@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise, product
@@ -139,7 +140,7 @@ class Network:
 
     def leaf_of(self, port: str) -> str:
         """The switch that a port is plugged into."""
-        return next(iter(self.graph[port]))
+        return self._cables[port].ends[1]
 
     def routes(self, source: str, destination: str) -> tuple[Route, ...]:
         """All ways of equal cost from a node or port to another, in the order of their names.
@@ -148,16 +149,17 @@ class Network:
         on two rails without a spine: data change the rail inside a node. None from a node to itself. Raises UserError
         for an unknown node or port.
         """
-        ways: list[tuple[str, ...]] = []
-        for start, other in product(self._ports(source), self._ports(destination)):
-            if node_of(start) == node_of(other):
-                continue
-            between = self._between(self.leaf_of(start), self.leaf_of(other))
-            ways.extend((start, *switches, other) for switches in between)
-        if not ways and ":" in source + destination and node_of(source) != node_of(destination):
+        routes = [
+            self._route(start, between, other)
+            for start, other in product(self._ports(source), self._ports(destination))
+            if node_of(start) != node_of(other)
+            for between in self._between(self.leaf_of(start), self.leaf_of(other))
+        ]
+        if not routes and ":" in source + destination and node_of(source) != node_of(destination):
             return self.routes(node_of(source), node_of(destination))
-        nearest = min(map(len, ways), default=0)
-        return tuple(self._route(way) for way in sorted(ways) if len(way) == nearest)
+        nearest = min((len(route.components) for route in routes), default=0)
+        shortest = [route for route in routes if len(route.components) == nearest]
+        return tuple(sorted(shortest, key=lambda route: route.components))
 
     def distance(self, near: str, other: str) -> str:
         """The distance class of two nodes, one of DISTANCES: that of the nearest of their ports.
@@ -178,23 +180,30 @@ class Network:
         return (name,) if name in self._components and ":" in name else self.ports_of(name)
 
     @cached_property
-    def _ways(self) -> dict[tuple[str, str], tuple[tuple[str, ...], ...]]:
+    def _kept(self) -> dict[tuple[str, str], tuple[Route, ...]]:
         return {}
 
-    def _between(self, leaf: str, other: str) -> tuple[tuple[str, ...], ...]:
-        """Sequences of switches, both ends included; none where none join them. Kept, since nodes share leaves."""
-        if (leaf, other) not in self._ways:
+    def _between(self, leaf: str, other: str) -> tuple[Route, ...]:
+        """Routes from switch to switch, both included; none where none join them. Kept, since nodes share leaves."""
+        if (leaf, other) not in self._kept:
             import networkx as nx
 
             joined = self._fabric[leaf] is self._fabric[other]
             paths = nx.all_shortest_paths(self._switch_graph, leaf, other) if joined else ()
-            self._ways[leaf, other] = tuple(tuple(way) for way in paths)
-        return self._ways[leaf, other]
+            self._kept[leaf, other] = tuple(map(self._over, paths))
+        return self._kept[leaf, other]
+
+    def _over(self, switches: Sequence[str]) -> Route:
+        links = [self.graph.edges[ends]["link"] for ends in pairwise(switches)]
+        components = [switches[0]]
+        for link, switch in zip(links, switches[1:], strict=True):
+            components += [link.name, switch]
+        return Route(tuple(components), min((link.total_gbps for link in links), default=math.inf))
 
     @cached_property
     def _switch_graph(self) -> nx.Graph[str]:
         # Not over another node's port: nodes do not forward.
-        return self.graph.subgraph(one.name for one in self.switches)
+        return self.graph.subgraph(one.name for one in self.switches).copy()  # a view is slow
 
     @cached_property
     def _fabric(self) -> dict[str, frozenset[str]]:
@@ -219,12 +228,15 @@ class Network:
         alone = next((one for one, other in combinations(kinds, 2) if not one & other), None)
         return tuple(node for node, own in fabrics.items() if alone is not None and not own & alone)
 
-    def _route(self, way: tuple[str, ...]) -> Route:
-        links = [self.graph.edges[ends]["link"] for ends in pairwise(way)]
-        components = [node_of(way[0])]
-        for hop, link in zip(way, links, strict=False):
-            components += [hop, link.name]
-        return Route((*components, way[-1], node_of(way[-1])), min(link.total_gbps for link in links))
+    @cached_property
+    def _cables(self) -> dict[str, NetworkLink]:
+        return {link.ends[0]: link for link in self.links if ":" in link.ends[0]}
+
+    def _route(self, source: str, between: Route, destination: str) -> Route:
+        first, last = self._cables[source], self._cables[destination]
+        start, end = (node_of(source), source, first.name), (last.name, destination, node_of(destination))
+        rate = min(first.total_gbps, between.rate_gbps, last.total_gbps)
+        return Route((*start, *between.components, *end), rate)
 
 
 def node_of(port: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -66,6 +65,19 @@ def fat_tree(nodes: int, leaves: int, spines: int, *, nics: int = 1, trunk_gbps:
 def hashed(source: str, destination: str, routes: Sequence[Route], *, salt: int = 0) -> Route:
     """Static routes that are known: which one is a hash of the ends."""
     return routes[zlib.crc32(f"{salt} {source} {destination}".encode()) % len(routes)]
+
+
+class KnownWays(Ways):
+    """The ways of a network in which it is known which of several equal routes a pair takes."""
+
+    def __init__(self, network: Network, salt: int = 0) -> None:
+        super().__init__(network)
+        self.salt = salt
+
+    def routes(self, source: str, destination: str) -> list[tuple[int, ...]]:
+        routes = self.network.routes(source, destination)
+        way = hashed(source, destination, routes, salt=self.salt) if routes else None
+        return [tuple(self.position[name] for name in way.components)] if way is not None else []
 
 
 def taken(design: Design, random: np.random.Generator) -> FloatArray:
@@ -214,13 +226,13 @@ class Case:
     name: str
     network: Network
     places: tuple[str, ...]
-    routes: str  # known, adaptive or hashed (the last two are not known to the locator)
+    routes: str  # known, or unknown to the locator
     stages: tuple[int, ...] = (8,)
     kinds: tuple[str, ...] = KINDS
 
     @property
     def ways(self) -> Ways:
-        return Ways(self.network, partial(hashed, salt=7) if self.routes == "known" else None)
+        return KnownWays(self.network, salt=7) if self.routes == "known" else Ways(self.network)
 
 
 class Bench:
@@ -230,9 +242,8 @@ class Bench:
         self.case, self.noise, self.kind = case, noise, kind
         self.random = np.random.default_rng(seed)
         self.ways = case.ways
-        self.adaptive = case.routes == "adaptive"
-        self.plan: RoundsPlan = screen(self.ways, case.places, case.stages[0], seed=seed, adaptive=self.adaptive)
-        self.design = design(self.ways, self.plan.pairs, adaptive=self.adaptive)
+        self.plan: RoundsPlan = screen(self.ways, case.places, case.stages[0], seed=seed)
+        self.design = design(self.ways, self.plan.pairs)
         self.locator = Locator(self.design)
         self.alike = equivalents(self.locator)
 
@@ -256,12 +267,12 @@ class Bench:
         pairs = list(self.plan.pairs)
         for number, rounds in enumerate(self.case.stages[1:]):
             suspects = located.closest
-            more = retest(self.ways, self.case.places, suspects, rounds, seed=number, adaptive=self.adaptive)
-            stage = design(self.ways, more.pairs, adaptive=self.adaptive)
+            more = retest(self.ways, self.case.places, suspects, rounds, seed=number)
+            stage = design(self.ways, more.pairs)
             share = healthy_share(stage, faults, taken(stage, self.random))
             readings = np.concatenate([readings, measure(stage, share, self.noise, self.random, self.kind)])
             pairs += more.pairs
-            whole = design(self.ways, pairs, adaptive=self.adaptive)
+            whole = design(self.ways, pairs)
             locator = Locator(whole)
             located = locator.locate(readings)
         return is_right(located, faults, equivalents(locator)), located

@@ -20,6 +20,7 @@ from tests.support.states import gpu, node
 
 GPU1, GPU2 = (Component(Kind.GPU, f"gpu{number}", "nid001") for number in (1, 2))
 NODE2 = Component.of_node("nid002")
+THROTTLED = {("gpu-throttled", Component(Kind.GPU, f"gpu{number}", "nid002")) for number in range(4)}
 
 
 def judged(folder: Path, change: Change = lambda lines: None, nodes: int = 1, system: str = "hgx-h200") -> RunJudgement:
@@ -65,16 +66,13 @@ def throttles(lines: list[Line]) -> None:
             own |= {"throttle": {"sw_power_cap": 1, "hw_thermal_slowdown": 1}, "temperature_c": [90, 91, 92]}
 
 
-def sync_boost(lines: list[Line]) -> None:
-    """A limit that is no protection, in effect while the GPU is slow, and only then."""
-    slower(lines, [1], 1.3, first=60)
-    for own in gpus_of(lines, "nid001", 1, first=18 + 60):
-        own["throttle"]["sync_boost"] = 1
-
-
 def ecc(lines: list[Line]) -> None:
     for own in gpus_of(lines, "nid001", 2, first=50):
-        own["counters"]["rows_remapped"] = 1
+        own["counters"]["ecc_uncorrected"] = 4
+
+
+def xid(lines: list[Line]) -> None:
+    next(line for line in lines if line["record"] == "node" and line["window"] == 40)["xids"] = [["0000:03:00.0", 63]]
 
 
 def late(milliseconds: float) -> Change:
@@ -91,11 +89,11 @@ def late(milliseconds: float) -> Change:
         (wrong_product, 1, {("wrong-arithmetic", GPU2)}, Verdict.FAIL),
         (hidden, 1, {("wrong-arithmetic", GPU2)}, Verdict.FAIL),
         (lambda lines: lines[2]["wrong_rows"].__setitem__(2, 9), 1, {("wrong-arithmetic", GPU2)}, Verdict.FAIL),
-        (throttles, 3, {("throttles-under-load", NODE2), ("slow-node", NODE2)}, None),
-        (sync_boost, 1, {("throttles-under-load", GPU1)}, Verdict.DEGRADED),
+        (throttles, 3, {*THROTTLED, ("slow-node", NODE2)}, None),
+        (xid, 1, {("gpu-xid", GPU2)}, Verdict.DEGRADED),
         # A cap of power that its peers have too explains nothing.
         (lambda lines: slower(lines, [1], 4.0), 1, {("slow-gpu", GPU1)}, Verdict.DEGRADED),
-        (ecc, 1, {("ecc-under-load", GPU2)}, Verdict.DEGRADED),
+        (ecc, 1, {("gpu-memory-errors", GPU2)}, Verdict.DEGRADED),
         (lambda lines: slower(lines, [1], 1.1), 1, {("slow-gpu", GPU1)}, Verdict.DEGRADED),
         # One of sixteen, under load alone.
         (lambda lines: slower(lines, [9], 1.1), 4, {("slow-gpu", Component(Kind.GPU, "gpu1", "nid003"))}, None),
@@ -153,8 +151,8 @@ def test_traffic_that_falls_is_told_where_no_product_explains_it(tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "counter", "code"),
     [
-        (lambda gpu: gpu["counters"].update(ecc_uncorrected=4), "ecc_uncorrected", "ecc-under-load"),
-        (lambda gpu: gpu["throttle"].update(sw_thermal_slowdown=1), "throttled_ns_thermal", "throttles-under-load"),
+        (lambda gpu: gpu["counters"].update(ecc_uncorrected=4), "ecc_uncorrected", "gpu-memory-errors"),
+        (lambda gpu: gpu["throttle"].update(sw_thermal_slowdown=1), "throttled_ns_thermal", "gpu-throttled"),
     ],
 )
 def test_what_the_driver_also_counts_is_told_once(

@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fabricheck.records.metrics import metrics_of, parse_metric_name
@@ -28,27 +27,17 @@ def test_windows_are_iterations_of_metrics_that_history_and_comparisons_know(tmp
     assert traffic.samples.times_ns[0] == max(windows_of(lines)[0]["traffic"]["median_ns"])
 
 
-def test_what_gpus_report_is_kept_by_window_and_errors_are_marks(tmp_path: Path) -> None:
+def test_what_gpus_report_by_window_are_counters_of_their_states(tmp_path: Path) -> None:
     lines = burn_in_lines(gpus=2)
     for gpu in gpus_of(lines, "nid001", 1, first=30):
         gpu["counters"]["ecc_uncorrected"] = 2
-    for window, gpu in enumerate(gpus_of(lines, "nid001", 0)):
-        gpu["counters"]["nvlink_crc_data"] = 7 * window  # as on healthy GPUs
-    nodes = [line for line in lines if line["record"] == "node"]
-    nodes[40]["xids"] = [["0000:01:00.0", 63]]
-    nodes[41]["nics"] = [{"name": "mlx5_0", "grew": {"symbol_error": 3, "port_xmit_data": 10**9}}]
-    del nodes[42]["gpus"][0]["power_w"]
+    [line for line in lines if line["record"] == "node"][40]["xids"] = [["0000:01:00.0", 63]]
     load = read_run(write_burn_in(tmp_path, lines)).burn_in
     assert load is not None
-    assert [(mark.window, mark.part, mark.text) for mark in load.marks] == [
-        (30, "0000:02:00.0", "ecc_uncorrected +2"),
-        (40, "0000:01:00.0", "XID 63"),
-        (41, "mlx5_0", "symbol_error +3"),
-    ]
-    loaded = load.gpus["nid001", "0000:01:00.0"]
-    assert np.isnan(loaded.gauges["power_w"]).tolist() == [window == 42 for window in range(100)]
-    assert np.isnan(loaded.gauges["memory_clock_mhz"]).all()
-    assert loaded.throttle["sw_power_cap"].tolist() == [0] * 18 + [1] * 82
+    before, after = load.states.before["nid001"], load.states.after["nid001"]
+    assert [gpu.counters["ecc_uncorrected"] for gpu in (*before.gpus, *after.gpus)] == [0, 0, 0, 2]
+    assert [gpu.counters["throttled_ns_sw_power_cap"] for gpu in after.gpus] == pytest.approx([82e9] * 2)
+    assert [(event.part, event.number) for event in after.events or ()] == [("0000:01:00.0", "63")]
 
 
 def _without(record: str) -> Callable[[list[Line]], object]:

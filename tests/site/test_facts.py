@@ -21,8 +21,6 @@ H200 = ROOT / "tests" / "data" / "site" / "h200x4"
 
 ROCM_SMI = (ROOT / "tests/data/site/rocm-smi_topology.txt").read_text(encoding="utf-8")
 
-LSTOPO = (ROOT / "tests/data/site/lstopo.xml").read_text(encoding="utf-8")
-
 
 def nvml(gpus: list[dict[str, Any]]) -> str:
     common = {"name": "NVIDIA A100-SXM4-40GB", "arch": "sm_80", "pcie_generation": 4, "pcie_width": 16}
@@ -50,7 +48,8 @@ def test_nvidia_smi_alone_tells_counts_and_asks_for_the_rest(tmp_path: Path) -> 
 
 def test_amd_pairs_numa_nodes_and_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / capturing.ROCM_SMI_TOPO).write_text(ROCM_SMI, encoding="utf-8")
-    (tmp_path / capturing.LSTOPO).write_text(LSTOPO, encoding="utf-8")
+    nodes = [{"index": index, "cpus": "0-1"} for index in (1, 3)]
+    (tmp_path / capturing.NUMA).write_text(json.dumps({"nodes": nodes, "cores": 2, "sockets": 1}), encoding="utf-8")
     facts = read_facts(tmp_path)
     assert facts.vendor == "amd"
     assert facts.numa_nodes == (1, 3)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricheck.diagnosis.network.routes import Ways
 from fabricheck.errors import UserError
 from fabricheck.topology.between_nodes import alltoall_gbps, pair_rates
 from fabricheck.topology.model import load_topology
@@ -72,10 +71,6 @@ def test_rails_without_a_spine(tmp_path: Path) -> None:
     # From a rail to another the data change inside one of the nodes.
     assert network.routes("nid001:hsn0", "nid004:hsn1") == network.routes("nid001", "nid004")
     assert network.distance("nid001", "nid004") == "same-switch"
-    ways = Ways(network)
-    for pair in (("nid001", "nid004"), ("nid001:hsn0", "nid004:hsn0"), ("nid001:hsn0", "nid004:hsn1")):
-        named = {tuple(ways.components[each] for each in way) for way in ways.routes(*pair)}
-        assert named == {each.components for each in network.routes(*pair)}
     rates = pair_rates(network, "nid001:hsn0", "nid004:hsn1")
     assert (rates.expected, rates.ceiling) == (100, 200)
     assert alltoall_gbps(network, frozenset(network.nodes)) == math.inf

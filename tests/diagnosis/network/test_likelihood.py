@@ -9,14 +9,14 @@ import pytest
 
 from fabricheck.diagnosis.network.likelihood import Model, State, gain_of, p_value
 from fabricheck.diagnosis.network.round_plan import screen
-from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design
-from fabricheck_lab.simulated_network import Fault, fat_tree, healthy_share, measure
+from fabricheck.diagnosis.network.routes import Design, FloatArray, design
+from fabricheck_lab.simulated_network import Fault, KnownWays, fat_tree, healthy_share, measure
 
 NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)
 
 
 def readings_of(faults: list[Fault], noise: float) -> tuple[Design, Model, FloatArray]:
-    ways = Ways(NETWORK, lambda source, destination, routes: routes[(len(source) + int(destination[-1])) % len(routes)])
+    ways = KnownWays(NETWORK)
     made = design(ways, screen(ways, NETWORK.nodes, 8).pairs)
     share = healthy_share(made, faults, np.ones(made.probability.size))
     y = np.log(measure(made, share, noise, np.random.default_rng(1)) / made.expected_gbps)

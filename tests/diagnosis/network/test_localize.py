@@ -32,11 +32,11 @@ from fabricheck_lab.simulated_network import (
 )
 from tests.support.effort import effort
 
-NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)
-RAILS = fat_tree(32, 8, 2, nics=2, trunk_gbps=400.0)
+NETWORK = fat_tree(32, 4, 2, trunk_gbps=800.0)
+RAILS = fat_tree(32, 8, 2, nics=2, trunk_gbps=800.0)
 
 
-@pytest.fixture(scope="module", params=["known", "adaptive", "rails"])
+@pytest.fixture(scope="module", params=["known", "unknown", "rails"])
 def network_bench(request: pytest.FixtureRequest) -> Bench:
     network, places = (RAILS, RAILS.ports) if request.param == "rails" else (NETWORK, NETWORK.nodes)
     routes = "known" if request.param == "rails" else request.param
@@ -68,24 +68,27 @@ def test_one_fault_is_named(bench: Bench) -> None:
 @pytest.mark.parametrize("slow", [(0, 1, 2), (0, 3, 6)], ids=["of one leaf", "of both"])
 @pytest.mark.parametrize("loss", [0.1, 0.3])
 def test_three_of_eight_nodes_are_named_though_most_pairs_are_theirs(slow: tuple[int, ...], loss: float) -> None:
-    """The middle pair is a slow one, and of four nodes of a leaf three are nearly the leaf."""
+    """The middle pair is a slow one, and of four nodes of a leaf three are nearly the leaf: in most plans of 28
+    pairs."""
     network = fat_tree(8, 2, 1, trunk_gbps=400.0)
     ways = Ways(network)
-    readings = design(ways, screen(ways, network.nodes, 7).pairs)
     faults = [Fault(network.nodes[each], loss) for each in slow]
-    random = np.random.default_rng(1)
-    share = healthy_share(readings, faults, taken(readings, random))
-    found = locate(readings, measure(readings, share, 0.005, random))
-    assert {min(names_of(each)) for each in found.suspects} == {each.component for each in faults}
-    assert all(each.low <= loss + 0.01 and each.high >= loss - 0.01 for each in found.suspects)
+    right = []
+    for seed in range(8):
+        readings = design(ways, screen(ways, network.nodes, 7, seed=seed).pairs)
+        random = np.random.default_rng(seed)
+        share = healthy_share(readings, faults, taken(readings, random))
+        found = locate(readings, measure(readings, share, 0.005, random))
+        right.append({min(names_of(each)) for each in found.suspects} == {each.component for each in faults})
+    assert sum(right) >= 5, right
 
 
 def test_a_switch_that_a_quarter_of_all_pairs_go_over_is_not_taken_for_noise() -> None:
     """No pair stays on its leaf, so that the common factor alone explains the mean: the mixture has to be tried."""
-    network = fat_tree(64, 8, 4)
+    network = fat_tree(64, 8, 4, trunk_gbps=6400.0)
     nodes, random = network.nodes, np.random.default_rng(1)
     rounds = [[(nodes[one], nodes[(one + 8 * turn) % 64]) for one in range(64)] for turn in range(1, 8)]
-    readings = design(Ways(network), rounds, adaptive=True)
+    readings = design(Ways(network), rounds)
     share = healthy_share(readings, [Fault("spine2", 0.08)], taken(readings, random))
     (suspect,) = locate(readings, measure(readings, share, 0.02, random)).suspects
     assert names_of(suspect) == {"spine0", "spine1", "spine2", "spine3"}
@@ -119,13 +122,13 @@ def test_a_common_factor_is_no_fault(bench: Bench) -> None:
 
 def test_what_cannot_be_told_apart_is_named_together() -> None:
     ways = Ways(NETWORK)
-    readings = design(ways, screen(ways, NETWORK.nodes, 6, adaptive=True).pairs, adaptive=True)
+    readings = design(ways, screen(ways, NETWORK.nodes, 6).pairs)
     alike = equivalents(Locator(readings))
     assert alike["nid00004"] == {"nid00004", "nid00004:hsn0", "nid00004:hsn0--leaf0"}
     assert alike["leaf1--spine0"] == {"leaf1--spine0", "leaf1--spine1"}
     assert alike["leaf1"] == {"leaf1"}
     rails = Ways(RAILS)
-    readings = design(rails, screen(rails, RAILS.ports, 6, adaptive=True).pairs, adaptive=True)
+    readings = design(rails, screen(rails, RAILS.ports, 6).pairs)
     alike = equivalents(Locator(readings))
     assert alike["nid00004"] == {"nid00004"}
     assert alike["nid00004:hsn1"] == {"nid00004:hsn1", "nid00004:hsn1--leaf4"}
@@ -133,7 +136,7 @@ def test_what_cannot_be_told_apart_is_named_together() -> None:
 
 def one_pair_again_and_again() -> tuple[Design, FloatArray]:
     pairs = [(NETWORK.nodes[one], NETWORK.nodes[one + 16]) for one in range(0, 8)]
-    readings = design(Ways(NETWORK), [pairs] * 4, adaptive=True)
+    readings = design(Ways(NETWORK), [pairs] * 4)
     share = healthy_share(readings, [Fault(NETWORK.nodes[2], 0.2)], taken(readings, np.random.default_rng(1)))
     return readings, measure(readings, share, 0.01, np.random.default_rng(2))
 
@@ -243,8 +246,8 @@ def test_faults_of_most_pairs_are_named_though_none_explains_anything_alone(name
 )
 def test_two_faults_are_named_where_nobody_knows_the_routes(faults: tuple[Fault, ...]) -> None:
     """A spine beside a node shows in the shape of what is left; two of its trunks are first taken for the spine."""
-    network = fat_tree(64, 8, 4)
-    case = Case("two", network, network.nodes, "adaptive")
+    network = fat_tree(64, 8, 4, trunk_gbps=800.0)
+    case = Case("two", network, network.nodes, "unknown")
     right = [Bench(case, 0.02, seed).trial(faults)[0] for seed in range(8)]
     assert sum(right) >= 7
 
