@@ -184,17 +184,19 @@ def _judge_by_links(
     """Judge peers on hosts without GPUs, of which none is slower than the others, by what the links carry: as a group,
     since the processors of a pair are at work too."""
     members = [each.number for position, each in enumerate(group.equals.members) if position not in slow]
-    achievable = _achievable(group, runs) if group.equals.kind == "Gb/s" and not group.equals.devices else None
+    achievable = _achievable(group, runs[group.run])
     if achievable is None or len(group.equals.members) < 2:
         return
     values = [judgements[number].value for number in members]
-    bound = achievable * (1 - policy.achievable_margin)
-    if np.median(values) >= bound and max(values) >= achievable * (1 - policy.achievable_margin_of_best):
+    best, bound = (achievable * (1 - each) for each in (policy.achievable_margin_of_best, policy.achievable_margin))
+    if max(values) < best:
+        bound = best
+    elif np.median(values) >= bound:
         return
     yardstick = Yardstick("achievable", achievable, bound, "payload rate of the links")
     for number in members:
         judged = judgements[number]
-        if judged.verdict is Verdict.PASS and judged.judged_by in (*_WEAKER, "siblings"):
+        if judged.verdict is Verdict.PASS and judged.judged_by in (*_WEAKER, "siblings") and judged.value < bound:
             reason = (
                 f"{judged.value:.4g} Gb/s: {apart(judged.value, achievable)} what the links carry "
                 f"({achievable:.4g} Gb/s), as all {len(members)} peers"
@@ -202,10 +204,11 @@ def _judge_by_links(
             judgements[number] = replace(judged, verdict=Verdict.DEGRADED, reason=reason, yardstick=yardstick)
 
 
-def _achievable(group: _Group, runs: Sequence[RunJudgement]) -> float | None:
-    """What links carry of data, in Gb/s; of pairs of hosts only as a group, whose processors are at work too."""
-    run = runs[group.run]
-    judgement = run.judgements[group.equals.members[0].number]
-    if group.equals.devices or not group.equals.same_switch or run.topology is None:
+def _achievable(group: _Group, run: RunJudgement) -> float | None:
+    """What links carry of data between hosts, in Gb/s; None where that is unknown, of latencies and of GPUs."""
+    judgement, equals = run.judgements[group.equals.members[0].number], group.equals
+    if equals.kind != "Gb/s" or equals.devices:
+        return None
+    if not equals.same_switch or run.topology is None:
         return judgement.expectation.achievable
     return between_hosts(run.topology, judgement.expectation.expected, judgement.samples.bytes)
