@@ -155,16 +155,5 @@ def _slow_among(
         member: outlier
         for outlier in outliers(worse.min(axis=1), apart, crossed, RESOLUTION, error)
         for member in outlier.members
-        if outlier.excess >= LEAST_LOSS and _by_chance(sessions_of, member, outlier.excess / 2) <= error
+        if outlier.excess >= LEAST_LOSS
     }
-
-
-def _by_chance(sessions: Sequence[Floats], member: int, least: float) -> float:
-    """The probability that any of these parts has as many sessions in a row as slow as the last ones of this, by how
-    often the others had one, but for those that are slow now (Bonferroni). `sessions`: of each part how much worse they
-    were, the latest first; those that were worse by `least` are slow."""
-    others = np.concatenate([each for each in sessions if each[:SLOW_SESSIONS].min() < least] or [np.zeros(1)])
-    levels = np.minimum.accumulate(sessions[member])
-    levels = levels[levels >= least]
-    chances = [np.mean(others >= level) ** number for number, level in enumerate(levels.tolist(), start=1)]
-    return float(min(1.0, len(sessions) * min(chances[SLOW_SESSIONS - 1 :], default=1.0)))
