@@ -44,7 +44,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("upgrade", "fabricheck.commands.upgrade", "Old and new software interleaved in one job: go, or stay?"),
     Command("judge", "fabricheck.commands.judge", "Judge result files, or the output of a vendor's tool."),
     Command("reproduce", "fabricheck.commands.reproduce", "Put a paper's figure beside what was measured here."),
-    Command("report", "fabricheck.commands.report", "Judge result files, or a stored session, and write an HTML file."),
+    Command("report", "fabricheck.commands.report", "Write the acceptance document of a run, to print and sign."),
     Command("explain", "fabricheck.commands.explain", "Explain what a finding means and what to do."),
     Command("bundle", "fabricheck.commands.bundle", "Pack a run into one archive for a vendor."),
     Command("store", "fabricheck.commands.store", "List, verify or import stored runs."),

@@ -17,7 +17,7 @@ COMMANDS = {
     "judge": ["judge", "FILE"],
     "judge of a vendor's output": ["judge", "FILE", "--ranks=2"],
     "policy": ["judge", "FILE", "--policy=FILE"],
-    "report": ["report", "FILE", "--system=alps", "--output=report.html"],
+    "report": ["judge", "FILE", "--system=alps", "--html=report.html"],
     "bundle": ["bundle", "RUN"],
     "import": ["store", "import", "RUN", "--store=store"],
     "topology": ["expected", "--system", "bad"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +44,7 @@ def explain(*, what: str | None, system: str, list_all: bool) -> None:
 def _of_run(run: Path) -> Iterator[str]:
     from fabricheck.jsonfile import read_json
     from fabricheck.report.explain import explain_run
-    from fabricheck.session.reframe_report import VERDICT
+    from fabricheck.session.run_folders import VERDICT
     from fabricheck.suite import remember_output
 
     file = run / VERDICT if run.is_dir() else run
@@ -62,14 +61,10 @@ def _of_run(run: Path) -> Iterator[str]:
 
 def _latest(system: str) -> Path:
     """The folder of the latest run of a system that was judged. Raises UserError."""
-    from fabricheck.session.reframe_report import VERDICT
+    from fabricheck.session.run_folders import judged_runs
     from fabricheck.suite import output_folder
 
-    runs, name = output_folder() / "runs", system.partition(":")[0]
-    # The name of another system may begin like this one.
-    folder = re.compile(re.escape(name) + r"-(\d{8}T\d{6}Z)(?:-(\d+))?")
-    named = ((each.parent, folder.fullmatch(each.parent.name)) for each in runs.glob(f"*/{VERDICT}"))
-    runs_by_time = {(match[1], int(match[2] or 1)): run for run, match in named if match is not None}
-    if not runs_by_time:
-        raise UserError(f"no run of {name} below {runs}: name a run or a code, or give --system")
-    return runs_by_time[max(runs_by_time)]
+    folder, name = output_folder() / "runs", system.partition(":")[0]
+    if not (runs := judged_runs(folder, name)):
+        raise UserError(f"no run of {name} below {folder}: name a run or a code, or give --system")
+    return runs[-1]

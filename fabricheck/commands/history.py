@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from fabricheck.commands import rehearsal_note
-from fabricheck.commands.options import FILE, JSON, MARGIN, STORE, SYSTEM_OF_RUNS
+from fabricheck.commands.options import FILE, JSON, MARGIN, STORE, SYSTEM_OF_RUNS, given_as
 from fabricheck.errors import UserError
 from fabricheck.judge.constants import FEWEST
 
@@ -21,6 +22,21 @@ if TYPE_CHECKING:
     from fabricheck.history.limits import Limits
     from fabricheck.records.run import Run
     from fabricheck.topology.model import Topology
+
+
+@dataclass(frozen=True)
+class CalibrateOptions:
+    """The options of `calibrate`."""
+
+    system: str
+    store: Path
+    selection: str | None
+    false_alarms: float
+    references: Path | None
+    part: Path | None
+    results: tuple[Path, ...]
+    write_file: bool
+    as_json: bool
 
 
 @click.command()
@@ -48,18 +64,8 @@ if TYPE_CHECKING:
 )
 @click.option("--write", "write_file", is_flag=True, help="Write the file. Without it, only the changes are printed.")
 @JSON
-def calibrate(
-    *,
-    system: str,
-    store: Path,
-    selection: str | None,
-    false_alarms: float,
-    references: Path | None,
-    part: Path | None,
-    results: tuple[Path, ...],
-    write_file: bool,
-    as_json: bool,
-) -> None:
+@given_as(CalibrateOptions)
+def calibrate(given: CalibrateOptions) -> None:
     """Make references of a system from runs while it was healthy, and show them as a diff.
 
     When: after eight healthy sessions or more, and after each permanent change. Without --write no file changes. With
@@ -76,25 +82,37 @@ def calibrate(
     from fabricheck.judge.references import load_references
     from fabricheck.suite import site_root
 
-    if part is not None:
-        if selection is not None:
+    if given.part is not None:
+        if given.selection is not None:
             raise UserError("--part reads result files: name them with --results instead of --runs")
-        _calibrate_part(part, system, results, write_file=write_file)
+        _calibrate_part(given.part, given.system, given.results, write_file=given.write_file)
         return
-    path = references if references is not None else site_root(system) / "reference_values" / f"{system}.yaml"
+    path = (
+        given.references
+        if given.references is not None
+        else site_root(given.system) / "reference_values" / f"{given.system}.yaml"
+    )
     if path.exists():
         load_references(path)  # a mistake in it is said before minutes of a long history
-    limits = _limits(system)
-    calibration = make(_history(store, system), system, limits=limits, false_alarms=false_alarms, selection=selection)
-    given = [f"--runs={selection}"] if selection is not None else []
-    command = shlex.join(["fabricheck", "calibrate", "--system", system, *given, f"--false-alarms={false_alarms:g}"])
+    limits = _limits(given.system)
+    calibration = make(
+        _history(given.store, given.system),
+        given.system,
+        limits=limits,
+        false_alarms=given.false_alarms,
+        selection=given.selection,
+    )
+    runs = [f"--runs={given.selection}"] if given.selection is not None else []
+    command = shlex.join(
+        ["fabricheck", "calibrate", "--system", given.system, *runs, f"--false-alarms={given.false_alarms:g}"]
+    )
     text = updated_text(path, calibration, command) if calibration.references else ""
-    _print(to_json(calibration) if as_json else calibration_lines(calibration))
+    _print(to_json(calibration) if given.as_json else calibration_lines(calibration))
     if not text:
         click.echo(f"no references yet: {path} stays as it is", err=True)
-    elif not as_json:
+    elif not given.as_json:
         click.echo(diff(path, text), nl=False)
-    if text and write_file:
+    if text and given.write_file:
         write(path, text)
         click.echo(f"written: {path}", err=True)
     click.get_current_context().exit(4 if any(not refused.is_healthy for refused in calibration.refused) else 0)

@@ -6,22 +6,43 @@ import json
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fabricheck.commands.options import FILE, JSON, POLICY, REFERENCES
+from fabricheck.commands.options import FILE, JSON, POLICY, REFERENCES, given_as
 from fabricheck.errors import UserError
 from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
 
 if TYPE_CHECKING:
-    from fabricheck.judge.system import SystemJudge
+    from fabricheck.judge.system import Judged, SystemJudge
     from fabricheck.judge.verdicts import RunJudgement
     from fabricheck.records.vendor_output import VendorOutput
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """The options of `judge`."""
+
+    files: tuple[Path, ...]
+    system: str | None
+    topology: Path | None
+    references: Path | None
+    test: str | None
+    keys: tuple[str, ...]
+    policy: Path | None
+    ranks: int | None
+    tool: str | None
+    part: str | None
+    gpus: int | None
+    nodes: int | None
+    nics: str | None
+    html: Path | None
+    as_json: bool
 
 
 @click.command()
@@ -56,26 +77,10 @@ if TYPE_CHECKING:
     "--nodes", type=click.IntRange(min=1, max=10_000), help="The number of nodes, if the output does not state it."
 )
 @click.option("--nics", help="Number, rate and link layer of the NICs in a node, such as '8 x 400 Gb/s InfiniBand'.")
+@click.option("--html", type=FILE, help="Write a page of the result files, too.")
 @JSON
-@click.pass_context
-def judge(
-    context: click.Context,
-    *,
-    files: tuple[Path, ...],
-    system: str | None,
-    topology: Path | None,
-    references: Path | None,
-    test: str | None,
-    keys: tuple[str, ...],
-    policy: Path | None,
-    ranks: int | None,
-    tool: str | None,
-    part: str | None,
-    gpus: int | None,
-    nodes: int | None,
-    nics: str | None,
-    as_json: bool,
-) -> None:
+@given_as(JudgeOptions)
+def judge(given: JudgeOptions) -> None:
     """Judge result files of fabricbench, and outputs of vendor tools.
 
     When: to judge a result again by other rules, or to check whether a measured number is normal (--part).
@@ -96,48 +101,69 @@ def judge(
     fabricheck judge mail.txt --ranks 256 --tool alltoall_perf
     fabricheck judge output.txt --part H200 --gpus 8
     fabricheck judge before.txt after.txt
+    fabricheck judge *.jsonl --html report.html
     """
+    context = click.get_current_context()
     from fabricheck.diagnosis.of_session import with_session_findings
     from fabricheck.judge.as_json import run_as_json
     from fabricheck.judge.compare_part import NodeDescription
-    from fabricheck.judge.system import ByHand, Judged, without_references
+    from fabricheck.judge.system import ByHand, without_references
     from fabricheck.records.case import parse_attribute
     from fabricheck.report.compare_pastes import side_by_side
     from fabricheck.report.normal import is_normal
     from fabricheck.suite import suite_root
 
-    if part is not None and (system or topology or references or test or keys):
+    if given.part is not None and (given.system or given.topology or given.references or given.test or given.keys):
         raise UserError("--part needs no site: leave out --system, --topology, --references, --test and --key")
-    described = NodeDescription(part, gpus, nodes, nics)
-    count = ranks or (gpus * (nodes or 1) if gpus is not None else None)
-    judges = cache(partial(_judge, topology=topology, references=references, policy=policy, asked=system))
-    by_hand = ByHand(judges, system or "", test or "", dict(map(parse_attribute, keys)))
-    given = " ".join([*([f"--ranks {ranks}"] if ranks else []), *([f"--tool {shlex.quote(tool)}"] if tool else [])])
+    described = NodeDescription(given.part, given.gpus, given.nodes, given.nics)
+    count = given.ranks or (given.gpus * (given.nodes or 1) if given.gpus is not None else None)
+    judges = cache(
+        partial(_judge, topology=given.topology, references=given.references, policy=given.policy, asked=given.system)
+    )
+    by_hand = ByHand(judges, given.system or "", given.test or "", dict(map(parse_attribute, given.keys)))
+    words = [f"--ranks {given.ranks}"] if given.ranks else []
+    words += [f"--tool {shlex.quote(given.tool)}"] if given.tool else []
     judged: list[RunJudgement] = []
     results: list[Judged] = []
     pastes: list[tuple[VendorOutput, ...]] = []
     verdicts: list[Verdict] = []
-    for file in files:
-        text, outputs = _pasted(file, count, tool)
-        if text is None or not (outputs or part is not None):
+    for file in given.files:
+        text, outputs = _pasted(file, count, given.tool)
+        if text is None or not (outputs or given.part is not None):
             results.append(by_hand.read(file))
             judged.append(with_session_findings(results[-1].run, results[-1].judge, results[-1].partition))
             continue
-        answer = is_normal(outputs, text, str(file), described, suite_root(), given=given)
+        answer = is_normal(outputs, text, str(file), described, suite_root(), given=" ".join(words))
         pastes.append(outputs)
         verdicts.append(answer.verdict)
-        _say(() if as_json else answer.lines)
+        _say(() if given.as_json else answer.lines)
     if note := without_references(results):
-        if references is not None:
+        if given.references is not None:
             raise UserError(note)
         click.echo(f"fabricheck: {note}", err=True)
-    if as_json:
+    if given.html is not None:
+        _write_page(given.html, results, judged, given.system)
+    if given.as_json:
         content = [_vendor_as_json(output) for outputs in pastes for output in outputs]
         click.echo(json.dumps([*content, *map(run_as_json, judged)], indent=2, allow_nan=False))
     else:
         _say(line for run in judged for line in _table(run))
-        _say(side_by_side(*pastes) if len(pastes) == len(files) == 2 else ())
+        _say(side_by_side(*pastes) if len(pastes) == len(given.files) == 2 else ())
     context.exit(EXIT_CODES[worst([*verdicts, *(each.verdict for each in judged)])])
+
+
+def _write_page(page: Path, results: Sequence[Judged], judged: Sequence[RunJudgement], system: str | None) -> None:
+    """Write the page of judged result files. Raises UserError for those of several systems, or of none."""
+    from fabricheck.diagnosis.causes import diagnose
+    from fabricheck.report.html import write_html
+
+    systems = {result.system: result.run.run.path for result in results}
+    if not results or (system is None and len(systems) > 1):
+        named = "; ".join(f"{path} {name or 'none'}" for name, path in systems.items()) or "no result file was given"
+        raise UserError(f"--html shows result files of one system: {named}: choose one with --system")
+    name = system or results[0].system
+    write_html(judged, page, title=name or "result files", system=name, diagnosis=diagnose(judged, (), ()))
+    click.echo(f"the report is in {page}", err=True)
 
 
 def _say(lines: Iterable[str]) -> None:

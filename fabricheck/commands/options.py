@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.decorators import FC
@@ -14,6 +15,22 @@ if TYPE_CHECKING:
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+_Options = TypeVar("_Options")
+
+
+def given_as(kind: Callable[..., _Options]) -> Callable[[Callable[[_Options], None]], Callable[..., None]]:
+    """Have a command take its options as one value of this kind, whose fields have their names."""
+
+    def decorate(command: Callable[[_Options], None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_options(**options: Any) -> None:
+            command(kind(**options))
+
+        return with_options
+
+    return decorate
 
 
 def store_or_default(store: Path | None) -> Path:

@@ -91,7 +91,7 @@ def reproduce(
 def _measure(context: click.Context, system: str | None, tests: Sequence[str]) -> Path:
     """The folder of a run of these tests. Raises UserError where there is none."""
     from fabricheck.commands.run import run
-    from fabricheck.session.abandoned import judged_runs
+    from fabricheck.session.run_folders import judged_runs
     from fabricheck.suite import output_folder, suite_root
 
     if system is None:
@@ -101,7 +101,7 @@ def _measure(context: click.Context, system: str | None, tests: Sequence[str]) -
     runs = judged_runs(output_folder(suite_root()) / "runs", system.partition(":")[0])
     if not runs:
         raise UserError(f"the run of {', '.join(tests)} left no results")
-    return max(runs)
+    return runs[-1]
 
 
 def _read(sources: Sequence[Path]) -> list[Run]:

@@ -8,13 +8,13 @@ import os
 import shlex
 import shutil
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import BUILT, FOLDER, SYSTEM
+from fabricheck.commands.options import BUILT, FOLDER, SYSTEM, given_as
 from fabricheck.errors import EXIT_USER_ERROR, UserError, has_no_room, reason_of, reason_of_system
 
 if TYPE_CHECKING:
@@ -30,6 +30,29 @@ if TYPE_CHECKING:
 
 #: Seconds, as fabricbench takes them for --burn-in.
 _LONGEST_LOAD_S = 10_000_000
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of `run`."""
+
+    system: str
+    tags: tuple[str, ...]
+    names: tuple[str, ...]
+    environments: tuple[str, ...]
+    output: Path | None
+    built: Path | None
+    store: Path | None
+    no_store: bool
+    nodes: str | None
+    resume: str | None
+    minutes: int | None
+    launches: int
+    one_by_one: bool
+    rounds: int
+    is_short: bool
+    only_list: bool
+    reframe_options: tuple[str, ...]
 
 
 @click.command()
@@ -91,28 +114,8 @@ _LONGEST_LOAD_S = 10_000_000
 @click.option("--short", "is_short", is_flag=True, help="With --nodes: print at most ten lines of 60 columns.")
 @click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
-@click.pass_context
-def run(
-    context: click.Context,
-    *,
-    system: str,
-    tags: tuple[str, ...],
-    names: tuple[str, ...],
-    environments: tuple[str, ...],
-    output: Path | None,
-    built: Path | None,
-    store: Path | None,
-    no_store: bool,
-    nodes: str | None,
-    resume: str | None,
-    minutes: int | None,
-    launches: int,
-    one_by_one: bool,
-    rounds: int,
-    is_short: bool,
-    only_list: bool,
-    reframe_options: tuple[str, ...],
-) -> None:
+@given_as(RunOptions)
+def run(given: RunOptions) -> None:
     """Run the checks of a system, judge them and write the report.
 
     When: at acceptance, every night, after an upgrade. Tags choose how much (time on one node with two H100):
@@ -136,42 +139,49 @@ def run(
     fabricheck run --system alps --tag smoke --nodes all --short
     fabricheck run --system alps --tag smoke --resume
     """
+    context = click.get_current_context()
     from fabricheck.commands.fleet import fleet_of
-    from fabricheck.session.reframe import Selection
+    from fabricheck.session.reframe import Selection, use_built
     from fabricheck.suite import Suite, output_folder, remember_output, suite_root
 
-    if store is not None and no_store:
+    if given.store is not None and given.no_store:
         raise UserError("--store and --no-store exclude each other")
-    jobs, more = _jobs(rounds, one_by_one=one_by_one)
-    suite, (load, wanted) = Suite(suite_root()), _load(minutes, tags, nodes, resume)
-    wanted.check(is_short=is_short, only_list=only_list)
-    selection = Selection(system, tags, names, environments, (*use_built(built), *more, *load, *reframe_options), jobs)
-    output = remember_output(output or output_folder(suite.root))
-    kept_in, name = None if no_store else store or output / "store", selection.whole_system
-    if only_list:
+    jobs, more = _jobs(given.rounds, one_by_one=given.one_by_one)
+    suite, (load, wanted) = Suite(suite_root()), _load(given.minutes, given.tags, given.nodes, given.resume)
+    wanted.check(is_short=given.is_short, only_list=given.only_list)
+    selection = Selection(
+        given.system,
+        given.tags,
+        given.names,
+        given.environments,
+        (*use_built(given.built), *more, *load, *given.reframe_options),
+        jobs,
+    )
+    output = remember_output(given.output or output_folder(suite.root))
+    kept_in, name = None if given.no_store else given.store or output / "store", selection.whole_system
+    if given.only_list:
         return _list(suite, selection, wanted, output)
-    from fabricheck.session.suite_run import run_suite
+    from fabricheck.session.suite_run import Launcher
 
     ready = functools.partial(_get_ready, suite, name, kept_in)
-    tell = functools.partial(click.echo, err=is_short)
-    with lock_output(context, suite, selection, output) as has_locks:
+    tell = functools.partial(click.echo, err=given.is_short)
+    with lock_output(context, suite, selection, output):
         _judge_abandoned(suite, name, output, kept_in)
         earlier, selection = _earlier(output, selection, wanted)
         tell(f"{name}: {selection.text}; missing programs are built first")
-        progress = (lambda: None) if is_short else _progress
-        with fleet_of(suite, selection, wanted, earlier, store or output / "store") as fleet:
-            session = run_suite(
-                suite, selection, output, progress(), meanwhile=ready, fleet=fleet, earlier=earlier, has_locks=has_locks
-            )
+        progress = (lambda: None) if given.is_short else _progress
+        with fleet_of(suite, selection, wanted, earlier, given.store or output / "store") as fleet:
+            launcher = Launcher(suite, output, progress, ready)
+            session = launcher.run(selection, fleet=fleet, earlier=earlier)
             from fabricheck.session.outcome import judge_session
             from fabricheck.session.relaunch import Again
 
-            session, known = Again(suite, selection, output, launches, tell, progress, has_locks).judge(session)
+            session, known = Again(launcher, selection, given.launches, tell).judge(session)
         outcome = known or judge_session(session, suite, name)  # which needs no nodes
         click.echo(f"fabricheck: the checks are those of {suite.root}", err=True)
-        _say(outcome, name, is_short=is_short)
+        _say(outcome, name, is_short=given.is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
-    _conclude(context, session, outcome, kept=kept, is_short=is_short)
+    _conclude(context, session, outcome, kept=kept, is_short=given.is_short)
 
 
 def _jobs(rounds: int, *, one_by_one: bool) -> tuple[str, tuple[str, ...]]:
@@ -196,16 +206,6 @@ def _load(
         raise UserError(f"--minutes {minutes}: a burn-in lasts {_LONGEST_LOAD_S // 60:,} minutes at most")
     wanted = Wanted(nodes, resume, MINUTES + minutes if nodes is not None else None)
     return (f"--setvar=BurnIn.load_minutes={minutes}",), wanted
-
-
-def use_built(program: Path | None) -> tuple[str, ...]:
-    """ReFrame's option that has a built fabricbench taken."""
-    if program is None:
-        return ()
-    from fabricheck.suite import require_plain
-
-    require_plain("the program of --built", program)
-    return (f"--setvar=BuildFabricbench.prebuilt={program}",)
 
 
 def _earlier(output: Path, selection: Selection, wanted: Wanted) -> tuple[Path | None, Selection]:
@@ -246,24 +246,19 @@ def _conclude(
 
 
 @contextlib.contextmanager
-def lock_output(context: click.Context, suite: Suite, selection: Selection, output: Path) -> Iterator[bool]:
-    """While this lasts no other run of the system has this output; whether files can be locked there."""
+def lock_output(context: click.Context, suite: Suite, selection: Selection, output: Path) -> Iterator[None]:
+    """While this lasts no other run of the system has this output."""
     from fabricheck.locks import Taken
     from fabricheck.records.verdict import EXIT_CODES, Verdict
     from fabricheck.session.abandoned import only_run
-    from fabricheck.session.check_files import require_tags
+    from fabricheck.session.reframe import require_tags
 
     system = selection.whole_system
     suite.require(system)
     require_tags(suite.root / "checks", selection.tags)
     try:
-        with only_run(output, system) as why_not:
-            if why_not:
-                told = f"cannot lock files below {output} ({why_not})"
-                click.echo(
-                    f"fabricheck: {told}: ReFrame's results.db is not written; everything else works as usual", err=True
-                )
-            yield not why_not
+        with only_run(output, system):
+            yield
     except Taken as owner:
         step = f"wait for it, or if its host is down, remove {output / f'.{system}.lock.owner'}"
         text = f"another run of {system} has not ended yet ({owner}), so nothing was measured: {step}"
@@ -273,10 +268,8 @@ def lock_output(context: click.Context, suite: Suite, selection: Selection, outp
 
 def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> None:
     from fabricheck.commands.fleet import nodes_wanted
-    from fabricheck.session.check_files import require_tags
-    from fabricheck.session.progress import past_seconds
-    from fabricheck.session.reframe import list_suite
-    from fabricheck.session.reframe_report import REPORT
+    from fabricheck.session.reframe import list_suite, require_tags
+    from fabricheck.session.reframe_report import past_seconds
     from fabricheck.units import plural
 
     require_tags(suite.root / "checks", selection.tags)
@@ -289,7 +282,7 @@ def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> N
             require_ready(suite, selection.whole_system, None)  # which has better words for a mistake in its files
         raise
     click.echo(listing.notes, err=True, nl=False)
-    past = past_seconds(output / "runs", selection.whole_system, REPORT)
+    past = past_seconds(output / "runs", selection.whole_system)
     times = [past.get(case.rpartition(" @")[0]) for case in listing.cases]
     for case, seconds in zip(listing.cases, times, strict=True):
         click.echo(case if seconds is None else f"{case}  {seconds:.0f} s")
@@ -402,7 +395,7 @@ def _keep(
 
 def _say_failed(folder: Path, failed: Sequence[tuple[str, OSError | UserError]]) -> None:
     """A line for each file that could not be written; one for all, with what to do, where there is no room."""
-    from fabricheck.session.reframe_report import VERDICT
+    from fabricheck.session.run_folders import VERDICT
 
     reasons = [reason_of_system(error) if isinstance(error, OSError) else str(error) for _, error in failed]
     full = [has_no_room(error) for _, error in failed]

@@ -7,11 +7,13 @@ import re
 import shlex
 import tempfile
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fabricheck.commands.options import given_as
 from fabricheck.errors import UserError, refused
 
 if TYPE_CHECKING:
@@ -53,6 +55,21 @@ def capture(directory: Path | None, *, script: Path | None) -> None:
         click.echo(str(directory / name))
 
 
+@dataclass(frozen=True)
+class InitOptions:
+    """The options of `init`."""
+
+    system: str | None
+    source: Path | None
+    partitions: tuple[str, ...]
+    access: tuple[str, ...]
+    ib: Path | None
+    lldp: Path | None
+    site: Path | None
+    accept: tuple[str, ...]
+    wait: int
+
+
 @click.command()
 @click.option("--system", help="The name of the new system.  [default: Slurm's name of the cluster, or the host's]")
 @click.option(
@@ -71,20 +88,8 @@ def capture(directory: Path | None, *, script: Path | None) -> None:
     "--accept", multiple=True, metavar="CODE", help="Confirm this code: the part is meant to be as it is; repeatable."
 )
 @click.option("--wait", default=300, show_default=True, help="Seconds to wait for a job on a compute node.")
-@click.pass_context
-def init(
-    context: click.Context,
-    *,
-    system: str | None,
-    source: Path | None,
-    partitions: tuple[str, ...],
-    access: tuple[str, ...],
-    ib: Path | None,
-    lldp: Path | None,
-    site: Path | None,
-    accept: tuple[str, ...],
-    wait: int,
-) -> None:
+@given_as(InitOptions)
+def init(given: InitOptions) -> None:
     """Write the files of a new system: settings.py, topology.yaml and an empty file of references.
 
     When: once for each system, on a node with GPUs or on a login node of Slurm. On a login node, init starts a job on a
@@ -97,21 +102,22 @@ def init(
     \b
     fabricheck init --system mysite --partition gpu --access=--account=x
     """
+    context = click.get_current_context()
     from fabricheck.site.facts import read_facts
     from fabricheck.site.nominal import CODES, doubts_of_network, product_of
     from fabricheck.site.plan import Choices, plan
     from fabricheck.site.write import Site, hardware_text, write_site
 
-    if unknown := set(accept) - set(CODES):
+    if unknown := set(given.accept) - set(CODES):
         raise UserError(f"--accept {min(unknown)}: there is no such code: {', '.join(CODES)}")
-    root = _root(site)
+    root = _root(given.site)
     with tempfile.TemporaryDirectory(prefix="fabricheck-") as temporary:
-        folder = source or _capture_this_machine(Path(temporary), partitions, access, wait)
-        facts = read_facts(folder, accept)
-    name = _system_name(system, facts)
-    planned = plan(facts, name, hardware_text(facts), Choices(partitions, access))
-    of_cables, network = doubts_of_network(_network(facts, planned.nodes, ib, lldp), accept)
-    open_ = [each for each in (*facts.doubts, *of_cables) if each.code not in accept]
+        folder = given.source or _capture_this_machine(Path(temporary), given.partitions, given.access, given.wait)
+        facts = read_facts(folder, given.accept)
+    name = _system_name(given.system, facts)
+    planned = plan(facts, name, hardware_text(facts), Choices(given.partitions, given.access))
+    of_cables, network = doubts_of_network(_network(facts, planned.nodes, given.ib, given.lldp), given.accept)
+    open_ = [each for each in (*facts.doubts, *of_cables) if each.code not in given.accept]
     written = Site(root, name, network)
     new = write_site(facts, planned, written)
     for file in written.files:
@@ -129,7 +135,9 @@ def init(
         click.echo(f"check this: {line}", err=True)
     for line in planned.left_out if of_settings else ():
         click.echo(f"left out: {line}", err=True)
-    ready = _ready(name, f"--site {shlex.quote(str(site))} " if site else "", planned.partitions, own=not of_settings)
+    ready = _ready(
+        name, f"--site {shlex.quote(str(given.site))} " if given.site else "", planned.partitions, own=not of_settings
+    )
     if facts.unseen:
         click.echo(
             "the driver does not show the GPUs on the PCI bus: fix it, remove the files, and run init again", err=True

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import STORE
+from fabricheck.commands.options import STORE, given_as
 from fabricheck.errors import UserError
 from fabricheck.session.storing import attributes_of, case_of_files, import_files, import_folder
 from fabricheck.units import plural
@@ -89,6 +90,20 @@ def verify(context: click.Context, *, store: Path) -> None:
     context.exit(EXIT_DAMAGED if problems.damage else 0)
 
 
+@dataclass(frozen=True)
+class ImportOptions:
+    """The options of `store import`."""
+
+    sources: tuple[Path, ...]
+    store: Path
+    system: str | None
+    test: str | None
+    partition: str
+    environment: str
+    tags: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
 @store.command("import")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SOURCE...")
 @STORE
@@ -106,19 +121,8 @@ def verify(context: click.Context, *, store: Path) -> None:
     metavar="NAME=VALUE",
     help="For result files: an index of the references.",
 )
-@click.pass_context
-def import_(
-    context: click.Context,
-    *,
-    sources: tuple[Path, ...],
-    store: Path,
-    system: str | None,
-    test: str | None,
-    partition: str,
-    environment: str,
-    tags: tuple[str, ...],
-    keys: tuple[str, ...],
-) -> None:
+@given_as(ImportOptions)
+def import_(given: ImportOptions) -> None:
     """Add runs that are not in the store yet, judged by the current files of the suite.
 
     When: after a run was killed, or for runs of another machine. A SOURCE is the folder of a run
@@ -130,19 +134,22 @@ def import_(
     \b
     fabricheck store import output/runs/alps-20261122T020000Z
     """
+    context = click.get_current_context()
     from fabricheck.suite import Suite, suite_root
 
     suite = Suite(suite_root())
-    results = [source for source in sources if not source.is_dir()]
+    results = [source for source in given.sources if not source.is_dir()]
     damaged = False
-    for source in sources:
+    for source in given.sources:
         if source.is_dir():
-            damaged |= report(import_folder(store, source, suite, system))
+            damaged |= report(import_folder(given.store, source, suite, given.system))
     if results:
-        if system is None or test is None:
+        if given.system is None or given.test is None:
             raise UserError(f"{results[0]}: give its system and test: --system, --test")
-        attributes = attributes_of(keys, system, partition, environment)
-        damaged |= report(import_files(store, results, suite, system, case_of_files(test, attributes, tags)))
+        attributes = attributes_of(given.keys, given.system, given.partition, given.environment)
+        damaged |= report(
+            import_files(given.store, results, suite, given.system, case_of_files(given.test, attributes, given.tags))
+        )
     context.exit(EXIT_DAMAGED if damaged else 0)
 
 

@@ -165,21 +165,24 @@ def _expected_text(
         yield from _wrapped("This system has no nominal rates: each run measures the copy rate of its memory.")
     notes: list[str] = []
     pairs = [row for row in rows if row.operation in PAIRS]
-    if pairs:
-        yield ""
-        yield _line("pair", "by", _HEAD)
-        yield from _classes(pairs, notes, unit, len(topology.gpus))
-    everyone = [row for row in rows if row.transport != "-" and row.operation not in PAIRS]
-    if everyone:
-        yield ""
-        yield _line(f"all {len(everyone[0].devices)}", "by", _HEAD)
-        for row in everyone:
-            yield f"{_line(row.operation, row.transport, _cells(row, unit))} {_note(notes, row)}"
     parts = [row for row in rows if row.transport == "-"]
+    everyone = [row for row in rows if row not in pairs and row not in parts]
+    if pairs:
+        yield from ("", _line("pair", "by", _HEAD))
+    for members in _classes(pairs, unit):
+        is_every = len(members) == len(topology.gpus) * (len(topology.gpus) - 1)
+        yield from _lines_of_pairs(members, notes, unit, is_every=is_every)
+    if everyone:
+        yield from ("", _line(f"all {len(everyone[0].devices)}", "by", _HEAD))
+    for row in everyone:
+        yield f"{_line(row.operation, row.transport, _cells(row, unit))} {_note(notes, row)}"
     if parts:
-        yield ""
-        yield _line("part of the node", "", _HEAD)
-        yield from _parts(parts, notes, unit)
+        yield from ("", _line("part of the node", "", _HEAD))
+    for members in _classes(parts, unit):
+        name, devices = members[0].operation, members[0].devices
+        count = f"{len(members)} GPUs" if len(members) > 1 else "".join(devices[:1] if len(devices) == 1 else ())
+        title = name if len(name) <= 16 else name.replace("_asymptotic", ", many")
+        yield f"{_line(title, count[:8], _cells(members[0], unit))} {_note(notes, members[0])}"
     if notes:
         yield ""
     for number, note in enumerate(notes, start=1):
@@ -229,22 +232,25 @@ def _note(notes: list[str], row: ExpectedRow) -> str:
     return f"[{notes.index(text) + 1}]"
 
 
-def _classes(pairs: Sequence[ExpectedRow], notes: list[str], unit: str, gpus: int) -> Iterator[str]:
-    """A line for each set of values, with the pairs that have them below it."""
-    classes: dict[tuple[str, _Cells], list[ExpectedRow]] = {}
-    for row in pairs:
-        classes.setdefault((row.transport, _cells(row, unit)), []).append(row)
-    for (transport, cells), members in classes.items():
-        everyone = len(members) == gpus * (gpus - 1)
-        payloads = {row.payload for row in members}
-        sources = {row.source for row in members}
-        # Each pair has a path of its own to tell; of a class only what they have in common counts.
-        source = sources.pop() if len(sources) == 1 else "the widest path of each (De Sensi §III-D)"
-        note = _note(notes, replace(members[0], source=source, payload=" or ".join(sorted(payloads))))
-        title = "every pair" if everyone else f"{len(members)} pairs" if len(members) > 1 else "1 pair"
-        yield f"{_line(title, transport, cells)} {note}"
-        if not everyone:
-            yield from _wrapped("  " + _pairs_text(members), indent=2)
+def _classes(rows: Iterable[ExpectedRow], unit: str) -> Iterable[list[ExpectedRow]]:
+    """Rows of one kind with the same values together."""
+    classes: dict[tuple[str, str, _Cells], list[ExpectedRow]] = {}
+    for row in rows:
+        kind = "" if row.operation in PAIRS else row.operation
+        classes.setdefault((kind, row.transport, _cells(row, unit)), []).append(row)
+    return classes.values()
+
+
+def _lines_of_pairs(members: Sequence[ExpectedRow], notes: list[str], unit: str, *, is_every: bool) -> Iterator[str]:
+    """A line of pairs with the same values, and which they are."""
+    payloads, sources = {row.payload for row in members}, {row.source for row in members}
+    # Each pair has a path of its own to tell; of a class only what they have in common counts.
+    source = sources.pop() if len(sources) == 1 else "the widest path of each (De Sensi §III-D)"
+    note = _note(notes, replace(members[0], source=source, payload=" or ".join(sorted(payloads))))
+    title = "every pair" if is_every else f"{len(members)} pairs" if len(members) > 1 else "1 pair"
+    yield f"{_line(title, members[0].transport, _cells(members[0], unit))} {note}"
+    if not is_every:
+        yield from _wrapped("  " + _pairs_text(members), indent=2)
 
 
 def _pairs_text(members: Sequence[ExpectedRow]) -> str:
@@ -257,23 +263,6 @@ def _pairs_text(members: Sequence[ExpectedRow]) -> str:
         elif f"{b}-{a}" not in texts:
             texts.append(f"{a}-{b}")
     return " ".join(texts)
-
-
-def _parts(parts: Sequence[ExpectedRow], notes: list[str], unit: str) -> Iterator[str]:
-    """Parts of the node; GPUs with the same value are one line."""
-    classes: dict[tuple[str, _Cells], list[ExpectedRow]] = {}
-    for row in parts:
-        classes.setdefault((row.operation, _cells(row, unit)), []).append(row)
-    for (operation, cells), members in classes.items():
-        count = (
-            f"{len(members)} GPUs"
-            if len(members) > 1
-            else members[0].devices[0]
-            if len(members[0].devices) == 1
-            else ""
-        )
-        title = operation if len(operation) <= 16 else operation.replace("_asymptotic", ", many")
-        yield f"{_line(title, count[:8], cells)} {_note(notes, members[0])}"
 
 
 def _wrapped(text: str, indent: int = 0) -> list[str]:

@@ -5,25 +5,22 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN, SYSTEM
-from fabricheck.commands.run import lock_output, use_built
+from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN, SYSTEM, given_as
+from fabricheck.commands.run import lock_output
 from fabricheck.errors import UserError
 from fabricheck.judge.constants import FALSE_ALARM, FEWEST, LOOKS, MOST_ROUNDS
 from fabricheck.units import few
 
 if TYPE_CHECKING:
     from fabricheck.session.exchange import AddedPackage
-    from fabricheck.session.reframe import Selection
-    from fabricheck.session.reframe_report import FinishedSession
     from fabricheck.session.upgrade import Upgrade, UpgradeCause
-    from fabricheck.suite import Suite
 
 _MOST_LINES = 10
 # What came of a bisection.
@@ -35,6 +32,25 @@ _GUILTY = {
     "no time": "not known after {minutes:g} min: give more --minutes, or select fewer tests",
     "interrupted": "not known, since the run was interrupted: run again",
 }
+
+
+@dataclass(frozen=True)
+class UpgradeOptions:
+    """The options of `upgrade`."""
+
+    old: str
+    new: str
+    system: str
+    tags: tuple[str, ...]
+    names: tuple[str, ...]
+    rounds: int | None
+    minutes: float
+    bisect: bool
+    margin: float
+    output: Path | None
+    built: Path | None
+    as_json: bool
+    reframe_options: tuple[str, ...]
 
 
 @click.command()
@@ -67,24 +83,8 @@ _GUILTY = {
 @BUILT
 @JSON
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
-@click.pass_context
-def upgrade(
-    context: click.Context,
-    *,
-    old: str,
-    new: str,
-    system: str,
-    tags: tuple[str, ...],
-    names: tuple[str, ...],
-    rounds: int | None,
-    minutes: float,
-    bisect: bool,
-    margin: float,
-    output: Path | None,
-    built: Path | None,
-    as_json: bool,
-    reframe_options: tuple[str, ...],
-) -> None:
+@given_as(UpgradeOptions)
+def upgrade(given: UpgradeOptions) -> None:
     """Measure with the environments OLD and NEW in one job, interleaved: is NEW slower, and by how much?
 
     When: before users get a new MPI, NCCL or module tree. Both are environments of the system's settings.py. NEW may
@@ -99,53 +99,59 @@ def upgrade(
     \b
     fabricheck upgrade openmpi openmpi-next --system alps:gpu
     """
+    context = click.get_current_context()
     from fabricheck.diagnosis.upgrade import Answer, further_rounds
     from fabricheck.history.text import to_json
+    from fabricheck.session.exchange import Stacks, find_causes
     from fabricheck.session.progress import Progress
     from fabricheck.session.reframe import Selection
     from fabricheck.session.start import require_ready
-    from fabricheck.session.suite_run import run_suite
+    from fabricheck.session.suite_run import Launcher
     from fabricheck.session.upgrade import judge_upgrade
     from fabricheck.suite import Suite, output_folder, suite_root
 
-    _require_sensible(rounds, minutes, margin)
+    _require_sensible(given.rounds, given.minutes, given.margin)
     suite = Suite(suite_root())
-    old, new, added = _stacks(suite.root, system, old, new)
-    chosen = tags or (() if names else ("nightly",))
-    own_output = (output or output_folder(suite.root)) / "upgrades"  # these runs are none of the history
-    selection = Selection(system, chosen, names, (f"^{old}$", f"^{new}$"), reframe_options, "interleaved")
-    with lock_output(context, suite, selection, own_output) as has_locks:
+    old, new, added = _stacks(suite.root, given.system, given.old, given.new)
+    chosen = given.tags or (() if given.names else ("nightly",))
+    own_output = (given.output or output_folder(suite.root)) / "upgrades"  # these runs are none of the history
+    selection = Selection(
+        given.system, chosen, given.names, (f"^{old}$", f"^{new}$"), given.reframe_options, "interleaved"
+    )
+    with lock_output(context, suite, selection, own_output):
         of_new = added.settings(own_output, suite, selection.whole_system, old) if added else None
-        programs = _programs(built, old, [new], own_output / "programs") if added else built
         ready = functools.partial(require_ready, suite, selection.whole_system, None)
-        run = functools.partial(run_suite, suite, progress=Progress(functools.partial(click.echo, err=True)))
-        sessions: list[FinishedSession] = []
-
-        def measured(of: Selection, times: int, use: Path | None, settings: Path | None = of_new) -> FinishedSession:
-            of = replace(of, more=(*use_built(use), f"--repeat={times}", *of.more))
-            sessions.append(run(of, own_output, meanwhile=ready, settings=settings, has_locks=has_locks))
-            return sessions[-1]
+        launcher = Launcher(suite, own_output, lambda: Progress(functools.partial(click.echo, err=True)), ready)
+        stacks = Stacks(launcher, selection, old, given.built)
 
         def judged(times: int) -> Upgrade:
-            measured(selection, times, programs)
-            looks = 1 if rounds else LOOKS
-            result = judge_upgrade(sessions, suite, selection.whole_system, (old, new), margin=margin, looks=looks)
+            stacks.measure([new], times, settings=of_new)
+            sessions, looks = stacks.sessions, 1 if given.rounds else LOOKS
+            result = judge_upgrade(
+                sessions, suite, selection.whole_system, (old, new), margin=given.margin, looks=looks
+            )
             return added.checked(result) if added else result
 
-        click.echo(f"{selection.whole_system}: {', '.join((*chosen, *names))} with {old} and {new}", err=True)
-        result = judged(rounds or FEWEST)
-        can_go_on = rounds is None and result.answer is Answer.CANNOT_SAY and not result.left_out
-        if can_go_on and (more := further_rounds(result.changes, margin, 60 * minutes / max(result.round_seconds, 1))):
+        click.echo(f"{selection.whole_system}: {', '.join((*chosen, *given.names))} with {old} and {new}", err=True)
+        result = judged(given.rounds or FEWEST)
+        can_go_on = given.rounds is None and result.answer is Answer.CANNOT_SAY and not result.left_out
+        if can_go_on and (
+            more := further_rounds(result.changes, given.margin, 60 * given.minutes / max(result.round_seconds, 1))
+        ):
             click.echo(f"fabricheck: {result.rounds} rounds cannot say: {more} more", err=True)
             result = judged(more)
-        if not as_json:
+        folder = stacks.sessions[0].folder
+        if not given.as_json:
             click.echo("\n".join(_lines(result)))
-        if bisect and result.answer is Answer.WORSE and not result.failures:
-            exchanged = functools.partial(_exchanged, measured=measured, selection=selection, built=built)
-            result = _with_causes(result, suite, sessions, exchanged, minutes=minutes, as_json=as_json)
-    if as_json:
+        if given.bisect and result.answer is Answer.WORSE and not result.failures:
+            click.echo(f"fabricheck: {new} is slower; what differs is exchanged in {old}", err=True)
+            search = functools.partial(stacks.exchange, result, time.monotonic() + 60 * given.minutes)
+            result = replace(result, causes=find_causes(result, suite, folder, search))
+            for cause in () if given.as_json else result.causes:
+                click.echo("\n".join(_lines_of_cause(result, cause, given.minutes)))
+    if given.as_json:
         click.echo(to_json(result), nl=False)
-    click.echo(f"fabricheck: the results are in {sessions[0].folder}", err=True)
+    click.echo(f"fabricheck: the results are in {folder}", err=True)
     context.exit(result.exit_status)
 
 
@@ -156,73 +162,6 @@ def _require_sensible(rounds: int | None, minutes: float, margin: float) -> None
         raise UserError(f"--minutes {minutes:g}: give a number above 0")
     if not 0 < margin < 1:
         raise UserError(f"--margin {margin:g}: give a share between 0 and 1, such as 0.05")
-
-
-def _with_causes(
-    result: Upgrade,
-    suite: Suite,
-    sessions: Sequence[FinishedSession],
-    exchanged: Callable[..., FinishedSession],
-    *,
-    minutes: float,
-    as_json: bool,
-) -> Upgrade:
-    """With what a search of so many minutes came to, which is printed."""
-    from fabricheck.session.exchange import find_causes
-
-    deadline = time.monotonic() + 60 * minutes
-    search = functools.partial(exchanged, sessions=sessions, upgrade=result, deadline=deadline)
-    result = replace(result, causes=find_causes(result, suite, sessions[0].folder, search))
-    for cause in () if as_json else result.causes:
-        click.echo("\n".join(_lines_of_cause(result, cause, minutes)))
-    return result
-
-
-def _exchanged(
-    environments: Sequence[str],
-    patterns: Sequence[str],
-    settings: Path,
-    *,
-    sessions: Sequence[FinishedSession],
-    measured: Callable[[Selection, int, Path | None, Path], FinishedSession],
-    selection: Selection,
-    upgrade: Upgrade,
-    built: Path | None,
-    deadline: float,
-) -> FinishedSession:
-    """Measures OLD and exchanges of it, in as many rounds as it took to find the loss, or as end before the deadline.
-
-    Raises SearchEnded where those are too few, and where a signal ended this session or one of the `sessions` before.
-    """
-    from fabricheck.diagnosis.bisection import BisectionOutcome, SearchEnded
-
-    if sessions[-1].interrupted:
-        raise SearchEnded(BisectionOutcome.INTERRUPTED)
-    old, stacks = upgrade.old, 1 + len(environments)
-    # A round of the upgrade has two stacks.
-    fitting = int((deadline - time.monotonic()) / (max(upgrade.round_seconds, 1) * stacks / 2)) // 2 * 2
-    times = min(upgrade.rounds, fitting)
-    if times < min(upgrade.rounds, FEWEST):
-        raise SearchEnded(BisectionOutcome.NO_TIME)
-    several = f"{len(environments)} exchange{'s' * (len(environments) > 1)}"
-    click.echo(f"fabricheck: {upgrade.new} is slower; {several} of what differs, beside {old}", err=True)
-    chosen = (f"^{old}$", *(f"^{name}$" for name in environments))
-    own = replace(selection, tags=(), names=tuple(patterns), environments=chosen)
-    session = measured(own, times, _programs(built, old, environments, settings.parent / "programs"), settings)
-    if session.interrupted:
-        raise SearchEnded(BisectionOutcome.INTERRUPTED)
-    return session
-
-
-def _programs(built: Path | None, old: str, environments: Sequence[str], folder: Path) -> Path | None:
-    """A folder as that of --built, in which all environments have the program of the old one."""
-    if built is None:
-        return None
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (old, *environments):
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to((built / old).resolve())
-    return folder
 
 
 def _stacks(root: Path, system: str, old: str, new: str) -> tuple[str, str, AddedPackage | None]:

@@ -575,7 +575,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "One test (the victim) was measured alone, then while other ranks (the aggressors) sent traffic."),
     "recorded": CatalogueEntry("Found by an earlier version of Fabricheck", _TOLD, _CHECKED,
         "It was stored before findings had codes. Judge the session's result files again to get them.",
-        ("`fabricheck report FILE --output report.html`",)),
+        ("`fabricheck judge FILE --html report.html`",)),
 }
 # fmt: on
 

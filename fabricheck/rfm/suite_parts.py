@@ -315,7 +315,7 @@ class SuiteParts(RegressionTestPlugin):
                 largest = max(largest // self.num_tasks, smallest)
             elif program.tool != "imb" or program.operation in REDUCTIONS:
                 smallest = max(smallest, 4)
-            if program.tool in ("nccl-tests", "rccl-tests") and program.buffer_bytes(smallest, self.num_tasks) == 0:
+            if program.tool == "nccl-tests" and program.buffer_bytes(smallest, self.num_tasks) == 0:
                 smallest = 16 * self.num_tasks
         return BenchmarkRequest(
             benchmark=program,

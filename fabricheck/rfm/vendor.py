@@ -75,7 +75,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
             *(f'export {name}="{value}"' for name, value in VARIABLES[self.tool].items()),
         ]
         self.prerun_cmds += self.checking_command(program, asked)
-        if asked.benchmark.tool in ("nccl-tests", "rccl-tests"):
+        if asked.benchmark.tool == "nccl-tests":
             # In a container the launcher asks for the help, since Pyxis is a part of srun.
             program_call = rank_command(self, self.executable) if container_of(self) else self.executable
             # The report holds the whole environment.

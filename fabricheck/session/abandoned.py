@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import time
@@ -25,7 +24,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from fabricheck.errors import UserError, unwritable
 from fabricheck.fleet.allocation import cancel
 from fabricheck.fleet.nodes import SLURM
-from fabricheck.fleet.record import EXCLUDED, TROUBLES, Fleet, read_findings
+from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.resume import JOB_ID
 from fabricheck.jsonfile import STRICT, Time, read_as, read_json
 from fabricheck.locks import exclusive
@@ -33,7 +32,8 @@ from fabricheck.records.case import NODES, Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import read_judgement
-from fabricheck.session.reframe_report import VERDICT, FinishedSession, SessionInfo, read_session
+from fabricheck.session.reframe_report import FinishedSession, SessionInfo, read_session
+from fabricheck.session.run_folders import VERDICT, judged_runs, runs_of
 from fabricheck.trust import require_trusted_by_root
 
 #: For `--resume` without a name.
@@ -70,8 +70,8 @@ _STARTED = TypeAdapter(Started)
 
 
 @contextlib.contextmanager
-def only_run(output: Path, system: str) -> Iterator[str]:
-    """While this lasts, no other run of `system` has this output. Gives why files cannot be locked there, if so.
+def only_run(output: Path, system: str) -> Iterator[None]:
+    """While this lasts, no other run of `system` has this output.
 
     Raises Taken where another run has not ended yet, and UserError where nothing can be written.
     """
@@ -79,10 +79,10 @@ def only_run(output: Path, system: str) -> Iterator[str]:
         try:
             require_trusted_by_root("the output", output)  # else what is made below may be elsewhere
             output.mkdir(parents=True, exist_ok=True)
-            why_not = held.enter_context(exclusive(output / f".{system}.lock"))
+            held.enter_context(exclusive(output / f".{system}.lock"))
         except OSError as error:
             raise unwritable(output, error) from None
-        yield why_not
+        yield
 
 
 def leave_started(folder: Path, started: Started) -> None:
@@ -95,11 +95,8 @@ def leave_started(folder: Path, started: Started) -> None:
 
 def abandoned(runs: Path, system: str) -> tuple[Path, ...]:
     """The folders below `runs` of runs of `system` that ended before they were judged, for who has its lock."""
-    return tuple(
-        file.parent
-        for file in sorted(runs.glob(f"{system}-*/{RUN}"))
-        if not (file.parent / VERDICT).exists() and _is_of(file, system)
-    )
+    begun = [folder for folder in runs_of(runs, system) if (folder / RUN).exists()]
+    return tuple(folder for folder in begun if not (folder / VERDICT).exists())
 
 
 def find_earlier(runs: Path, system: str, named: str, *, over_nodes: bool) -> Path:
@@ -117,12 +114,7 @@ def find_earlier(runs: Path, system: str, named: str, *, over_nodes: bool) -> Pa
     folders = [folder for folder in judged_runs(runs, system) if not over_nodes or Fleet.of_run(folder) is not None]
     if not folders:
         raise UserError(f"--resume: no run of {system}{' with --nodes' * over_nodes} below {runs}: leave out --resume")
-    return max(folders).resolve()
-
-
-def judged_runs(runs: Path, system: str) -> list[Path]:
-    """The folders below `runs` of judged runs of `system`."""
-    return [file.parent for file in runs.glob(f"{system}-*/{VERDICT}") if _is_of(file.with_name(RUN), system)]
+    return folders[-1].resolve()
 
 
 def chosen_by(folder: Path) -> dict[str, tuple[str, ...]]:
@@ -132,13 +124,6 @@ def chosen_by(folder: Path) -> dict[str, tuple[str, ...]]:
     """
     chosen = _started(folder / RUN).chosen
     return {kind: tuple(chosen.get(kind, ())) for kind in ("tags", "names", "environments")}
-
-
-def _is_of(file: Path, system: str) -> bool:
-    try:
-        return _started(file).system == system
-    except UserError:
-        return re.fullmatch(rf"{re.escape(system)}-\d{{8}}T.*", file.parent.name) is not None
 
 
 def _started(file: Path) -> Started:
@@ -182,8 +167,6 @@ def read_abandoned(folder: Path) -> FinishedSession:
     Raises UserError where `run.json` cannot be read, or what is known of its fleet is damaged.
     """
     started = _started(folder / RUN)
-    for file in (*folder.rglob(EXCLUDED), *folder.rglob(TROUBLES)):
-        read_findings(file)
     if (fleet := Fleet.of_run(folder)) is not None:
         fleet.end("the run ended before all was measured: --resume measures the rest")
     when = f"the run of {started.started[:19]}Z on {started.host}"

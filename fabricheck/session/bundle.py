@@ -25,7 +25,8 @@ from fabricheck.results import job_script
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import FOLDER as STATES
 from fabricheck.session.hiding import HOME, RUN, SUITE, Hiding
-from fabricheck.session.reframe_report import REPORT, VERDICT, FinishedSession, read_info, read_session
+from fabricheck.session.reframe_report import FinishedSession, read_info, read_session
+from fabricheck.session.run_folders import REPORT, VERDICT
 from fabricheck.suite import site_root, suite_root
 from fabricheck.wholefile import whole_file
 

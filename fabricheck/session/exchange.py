@@ -11,18 +11,22 @@ from __future__ import annotations
 import math
 import re
 import runpy
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fabricheck.diagnosis.bisection import Exchange, bisect
+from fabricheck.diagnosis.bisection import BisectionOutcome, Exchange, SearchEnded, bisect
 from fabricheck.diagnosis.upgrade import UpgradeChange, changes_of
 from fabricheck.errors import UserError
 from fabricheck.fleet.settings import system_in
 from fabricheck.history.changes import StackDifference
+from fabricheck.judge.constants import FEWEST
 from fabricheck.judge.system import SystemJudge
+from fabricheck.session.reframe import Selection, use_built
 from fabricheck.session.reframe_report import FinishedSession
+from fabricheck.session.suite_run import Launcher
 from fabricheck.session.upgrade import Exchanged, Upgrade, UpgradeCause, UpgradeComparison
 from fabricheck.state.programs import ask
 from fabricheck.suite import Suite
@@ -52,6 +56,68 @@ site_configuration = with_exchanges(Path({site!r}), {system!r}, {environment!r},
 Run = Callable[[Sequence[str], Sequence[str], Path], FinishedSession]
 #: Variables of an environment, in order, by the name of the environment.
 _Exchanges = Mapping[str, Sequence[Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """The environment `old` and others, measured interleaved by the tests of `selection`: in jobs of so many rounds,
+    of each of which the session is kept. `built`: the folder of programs that are not to be built."""
+
+    launcher: Launcher
+    selection: Selection
+    old: str
+    built: Path | None = None
+    sessions: list[FinishedSession] = field(default_factory=list)
+
+    def measure(
+        self, environments: Sequence[str], rounds: int, *, settings: Path | None = None, patterns: Sequence[str] = ()
+    ) -> FinishedSession:
+        """Measures old and other environments in one job, by the tests that `patterns` name, where given.
+
+        `settings`: those of ReFrame in which the environments are the old one with something changed: its program is
+        theirs too.
+        """
+        names = (self.old, *environments)
+        programs = self._programs(names, settings.parent / "programs") if settings is not None else self.built
+        chosen = replace(
+            self.selection,
+            environments=tuple(f"^{name}$" for name in names),
+            more=(*use_built(programs), f"--repeat={rounds}", *self.selection.more),
+        )
+        if patterns:
+            chosen = replace(chosen, tags=(), names=tuple(patterns))
+        self.sessions.append(self.launcher.run(chosen, settings=settings))
+        return self.sessions[-1]
+
+    def _programs(self, environments: Sequence[str], folder: Path) -> Path | None:
+        """A folder as `built`, in which all environments have the program of the old one."""
+        if self.built is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in environments:
+            (folder / name).unlink(missing_ok=True)
+            (folder / name).symlink_to((self.built / self.old).resolve())
+        return folder
+
+    def exchange(
+        self, upgrade: Upgrade, deadline: float, environments: Sequence[str], patterns: Sequence[str], settings: Path
+    ) -> FinishedSession:
+        """Measures exchanges of the old environment beside it, in as many rounds as it took to find the loss, or as
+        end before the `deadline` (monotonic clock).
+
+        Raises SearchEnded where those are too few, and where a signal ended this session or the last one.
+        """
+        if self.sessions[-1].interrupted:
+            raise SearchEnded(BisectionOutcome.INTERRUPTED)
+        # A round of the upgrade has two stacks.
+        seconds = max(upgrade.round_seconds, 1) * (1 + len(environments)) / 2
+        rounds = min(upgrade.rounds, int((deadline - time.monotonic()) / seconds) // 2 * 2)
+        if rounds < min(upgrade.rounds, FEWEST):
+            raise SearchEnded(BisectionOutcome.NO_TIME)
+        session = self.measure(environments, rounds, settings=settings, patterns=patterns)
+        if session.interrupted:
+            raise SearchEnded(BisectionOutcome.INTERRUPTED)
+        return session
 
 
 def find_causes(upgrade: Upgrade, suite: Suite, folder: Path, run: Run) -> tuple[UpgradeCause, ...]:

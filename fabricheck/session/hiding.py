@@ -11,7 +11,6 @@ import hashlib
 import re
 import secrets
 import shutil
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,21 +49,6 @@ def scrub(folder: Path, environment: Mapping[str, str]) -> None:
                 with whole_file(file) as new:  # a full disk costs nothing of it
                     new.write_bytes(clean)
                     shutil.copymode(file, new)
-
-
-def scrub_database(database: Path, session: str, environment: Mapping[str, str]) -> None:
-    """The same for what ReFrame keeps of a session in its database, where that can be written."""
-    hidden = sorted(map(str.encode, secrets_of(environment)), key=len, reverse=True)
-    with (
-        contextlib.suppress(sqlite3.Error),
-        contextlib.closing(sqlite3.connect(f"file:{database}?mode=rw", uri=True)) as opened,
-    ):
-        opened.execute("PRAGMA secure_delete = ON")
-        for (text,) in opened.execute("SELECT json_blob FROM sessions WHERE uuid = ?", (session,)).fetchall():
-            clean = _clean(text.encode("utf-8", "surrogatepass"), hidden).decode("utf-8", "surrogatepass")
-            if clean != text:
-                opened.execute("UPDATE sessions SET json_blob = ? WHERE uuid = ?", (clean, session))
-                opened.commit()
 
 
 def secrets_of(environment: Mapping[str, str]) -> set[str]:

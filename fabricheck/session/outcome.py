@@ -30,6 +30,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.problems import Known, problems_of_cases
 from fabricheck.session.reframe_report import FinishedSession
+from fabricheck.session.run_folders import runs_before
 from fabricheck.session.slow_once import Slow, name_of, slow_again, slow_before
 from fabricheck.site.validation import test_classes
 from fabricheck.suite import Suite
@@ -259,8 +260,7 @@ def _by_node(headers: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
 
 def _headers(folder: Path, system: str) -> Iterator[Mapping[str, Any]]:
     """Of the result files of the sessions before that of `folder`."""
-    before = sorted(each for each in folder.parent.glob(f"{system}-*") if each.name < folder.name)
-    for file in (file for each in before[-_EARLIER:] for file in each.glob("*/**/result.jsonl")):
+    for file in (file for each in runs_before(folder, system)[-_EARLIER:] for file in each.glob("*/**/result.jsonl")):
         try:
             with open_file(file, _MOST_BYTES) as stream:
                 yield json.loads(stream.readline())

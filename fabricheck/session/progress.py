@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 
 from fabricheck.records.operations import LOADS
 from fabricheck.report.content import number
@@ -28,45 +26,27 @@ _END_S = 2.5
 
 @dataclass
 class TimeLeft:
-    """How long a run still takes: the tests that have not begun, each as long as the mean of those that have ended.
-    Builds count for nothing.
+    """How long a run still takes: as long for each test that has not begun as for those that have. Builds count for
+    nothing."""
 
-    A test has ended when it is judged, or the next one begins in the same job.
-    """
-
+    tests: int = 0  # as ReFrame counts them, and how many of them have begun, and were judged
     begun: int = 0
-    _unjudged: set[str] = field(default_factory=set)  # and begun
-    _running: tuple[str, float] | None = None
-    _rest: int = 0  # tests that have not ended, as ReFrame counts them
-    _seconds: list[float] = field(default_factory=list)  # of the tests that have ended
+    judged: int = 0
+    _first: float | None = None  # when the first began that is no build, and how many had before
+    _before: int = 0
 
     def begin(self, name: str, now: float) -> None:
         """A test began at `now` (s)."""
-        self._close(now)
         self.begun += 1
-        self._unjudged.add(name)
-        self._running = None if _is_build(name) else (name, now)
-
-    def end(self, name: str, rest: int, now: float) -> None:
-        """A test was judged at `now` (s); `rest` tests have not ended, as ReFrame counts them."""
-        self._rest = rest
-        self._unjudged.discard(name)
-        if self._running is not None and self._running[0] == name:
-            self._close(now)
-
-    def _close(self, now: float) -> None:
-        if self._running is not None:
-            self._seconds.append(now - self._running[1])
-        self._running = None
+        if self._first is None and not _is_build(name):
+            self._first, self._before = now, self.begun - 1
 
     def text(self, now: float) -> str:
         """In words, `now` in seconds of the monotonic clock; empty where no test has ended yet."""
-        if not self._seconds:
+        ended = max(self.begun - self._before - 1, self.judged)  # in a shared job none is judged before its end
+        if self._first is None or ended < 1:
             return ""
-        usual = fmean(self._seconds)
-        seconds = _END_S + usual * max(self._rest - len(self._unjudged), 0)
-        if self._running is not None:
-            seconds += max(usual - (now - self._running[1]), 0.0)
+        seconds = _END_S + (now - self._first) / ended * max(self.tests - self._before - ended, 0)
         return f"{round(seconds / 60)} min left" if seconds >= 120 else f"{max(round(seconds), 1)} s left"
 
 
@@ -87,7 +67,8 @@ class Progress:
         if (match := _STATUS.match(text)) is not None:
             self.flush()
             status, place, total, name, _, why = match.groups()
-            self.left.end(name, int(total) - int(place), self.clock())
+            self.left.tests = int(total)
+            self.left.judged += status in ("OK", "FAIL") and not _is_build(name)
             self._waiting = _Ended(name, status, int(place), int(total), why=why or "")
         elif self._waiting is not None and (value := _VALUE.match(text)) is not None:
             self._waiting.values.append((value[1], float(value[2]), value[3]))
@@ -172,22 +153,3 @@ def _last_word(stage: Path) -> str:
 def _short(name: str) -> str:
     """The test without the names of its parameters: `PeerCopies copy write`."""
     return re.sub(r" ?%[\w.]+=", " ", name).replace(" ~", " ").strip()
-
-
-def past_seconds(runs: Path, system: str, report: str) -> dict[str, float]:
-    """How long each test of a system took in the newest of the earlier runs that left a report, by its name."""
-    for folder in sorted(runs.glob(f"{system}-*"), reverse=True):
-        try:
-            content = json.loads((folder / report).read_text())
-            return dict(_seconds(content))
-        except (OSError, ValueError, KeyError, TypeError):  # none that is whole: an older one may be
-            continue
-    return {}
-
-
-def _seconds(content: Mapping[str, list[Mapping[str, list[Mapping[str, object]]]]]) -> Iterator[tuple[str, float]]:
-    for run in content["runs"]:
-        for case in run["testcases"]:
-            took = case.get("time_total")
-            if isinstance(took, (int, float)):
-                yield str(case["name"]), float(took)

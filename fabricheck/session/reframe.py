@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import importlib.util
 import os
@@ -14,13 +15,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fabricheck.errors import UserError, unwritable
+from fabricheck.errors import UserError, suggest, unwritable
 from fabricheck.patterns import mistake_of
-from fabricheck.session.check_files import check_files
 from fabricheck.state.programs import NOT_HERE
 from fabricheck.suite import Suite, require_plain
-
-DATABASE = "results.db"  #: ReFrame's, beside the runs (config/common.py).
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,14 @@ def _harmless(pattern: str) -> str:
     return pattern
 
 
+def use_built(programs: Path | None) -> tuple[str, ...]:
+    """ReFrame's option that has ENVIRONMENT/fabricbench below `programs` taken, where there is such a folder."""
+    if programs is None:
+        return ()
+    require_plain("the program of --built", programs)
+    return (f"--setvar=BuildFabricbench.prebuilt={programs}",)
+
+
 _CHOOSE = ("--tag=", "--name=", "--prgenv=")
 
 
@@ -91,7 +97,7 @@ class Listing:
 
 
 def list_suite(suite: Suite, selection: Selection, output: Path) -> Listing:
-    """What `run_suite` would run. Raises `UserError` as it does."""
+    """What `Launcher.run` would run. Raises `UserError` as it does."""
     command, environment = command_of(suite, selection), environment_of(suite, selection, output)
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -112,14 +118,26 @@ def list_suite(suite: Suite, selection: Selection, output: Path) -> Listing:
 def command_of(suite: Suite, selection: Selection) -> list[str]:
     """ReFrame's command, without what to do and where to leave files."""
     suite.require(selection.whole_system)
-    files = check_files(suite.root / "checks", selection.choice, selection.patterns)
-    return [*with_checks(files), *selection.arguments()]
-
-
-def with_checks(files: Iterable[Path]) -> list[str]:
-    """ReFrame's command with the check files that it loads."""
     # Nothing runs beside anything else. Not as a mode in the configuration: with that ReFrame 4.10.4 forgets --prgenv.
-    return [*reframe_command(), "--exec-policy=serial", *(f"--checkpath={each}" for each in files)]
+    checks = ["--exec-policy=serial", f"--checkpath={suite.root / 'checks'}", "--recursive"]
+    return [*reframe_command(), *checks, *selection.arguments()]
+
+
+# A line of a class body that has the tags of a test.
+_TAGS = re.compile(r"^    tags = \{(.*)\}(?:  #.*)?$", re.MULTILINE)
+
+
+def require_tags(checks: Path, tags: Iterable[str]) -> None:
+    """Raises UserError for a tag that none of the checks has, unless some say in other ways which they have."""
+    texts = [file.read_text(encoding="utf-8", errors="replace") for file in sorted(checks.rglob("*.py"))]
+    lines = [line for text in texts for line in _TAGS.findall(text)]
+    if len(lines) < sum(len(re.findall(r"\btags\b", text)) for text in texts) or any("*" in line for line in lines):
+        return
+    known = sorted({tag for line in lines for tag in re.findall(r"[\w-]+", line)})
+    for tag in tags:
+        with contextlib.suppress(re.error):  # ReFrame says what is wrong with it
+            if not any(re.fullmatch(tag, own) for own in known):
+                raise UserError(f"no check has the tag {tag!r}: choose from {', '.join(known)}{suggest(tag, known)}")
 
 
 def reframe_command() -> list[str]:
@@ -143,7 +161,7 @@ def reframe_program() -> str:
     return program
 
 
-def environment_of(suite: Suite, selection: Selection, output: Path, *, has_locks: bool = True) -> dict[str, str]:
+def environment_of(suite: Suite, selection: Selection, output: Path) -> dict[str, str]:
     """The variables of ReFrame's process for a run that writes below `output`. Raises UserError for a path that ReFrame
     cannot take."""
     site = suite.site(selection.whole_system)
@@ -157,14 +175,11 @@ def environment_of(suite: Suite, selection: Selection, output: Path, *, has_lock
         # there `_require_listed` finds the warnings.
         "RFM_WARN_AS_ERROR": "yes",
         "RFM_COLORIZE": "no",
+        "RFM_ENABLE_RESULTS_STORAGE": "no",  # the sample store has more, and no lock of another user ends a run
         "FABRICHECK_JOBS": selection.jobs,
         # CMake may come from a wheel, beside this Python.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
     }
-    # Those that another user of a shared suite made first may not be everybody's.
-    files = [file for name in (DATABASE, ".db.lock") if (file := output / name).exists()]
-    if not has_locks or not all(os.access(file, os.W_OK) for file in files):
-        ours["RFM_ENABLE_RESULTS_STORAGE"] = "no"
     try:
         getpass.getuser()
     except (KeyError, OSError):  # in a container; ReFrame needs a name

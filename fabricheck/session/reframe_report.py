@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,11 +23,7 @@ from fabricheck.results.check_judgement import (
 )
 from fabricheck.session.launches import Launched, read_launched
 from fabricheck.session.problems import find_applicability, find_problems
-
-#: The name of ReFrame's run report in the folder of a session.
-REPORT = "reframe.json"
-#: What a session came to, in its folder: a run that was judged has it.
-VERDICT = "verdict.json"
+from fabricheck.session.run_folders import REPORT, runs_of
 
 # What ReFrame 4.10 itself says of a session in its report; what else is there came from --session-extras.
 _OF_REFRAME = frozenset(
@@ -139,7 +136,7 @@ class FinishedSession:
 
 
 def read_session(folder: Path) -> FinishedSession:
-    """The session whose files lie in `folder`, as `run_suite` left them there or on the machine that it came from.
+    """The session whose files lie in `folder`, as `Launcher.run` left them there or on the machine that it came from.
 
     Raises `UserError` where ReFrame's report is not in it or cannot be read.
     """
@@ -179,6 +176,15 @@ def read_info(report: Path) -> SessionInfo:
         )
     except (ValueError, KeyError, TypeError, OverflowError):
         raise UserError(f"{report}: is not a report of a run that ReFrame 4.10 wrote to its end") from None
+
+
+def past_seconds(runs: Path, system: str) -> dict[str, float]:
+    """How long each test of a system took in the newest of the runs that left a whole report, by its name."""
+    for folder in reversed(runs_of(runs, system)):
+        with contextlib.suppress(UserError, ValueError, KeyError, TypeError, AttributeError):
+            cases = [case for run in read_json(folder / REPORT)["runs"] for case in run["testcases"]]
+            return {str(case["name"]): float(case["time_total"]) for case in cases if case.get("time_total")}
+    return {}
 
 
 def level_of(words: Sequence[str]) -> str | None:

@@ -29,12 +29,10 @@ from fabricheck.session.launches import (
     write_launched,
 )
 from fabricheck.session.outcome import Outcome, judge_session
-from fabricheck.session.progress import Progress
 from fabricheck.session.reframe import Selection
 from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.slow_once import name_of, slow_before
-from fabricheck.session.suite_run import launch
-from fabricheck.suite import Suite
+from fabricheck.session.suite_run import Launcher
 from fabricheck.units import few
 
 # Launching by itself, or other tests than ReFrame first lists: then the name of a test does not find it again.
@@ -48,16 +46,13 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Again:
-    """How tests are launched again: `most` launches in all, the first included. `tell` gets a line before each round;
-    `progress` makes what follows ReFrame, or None."""
+    """How tests are launched again by `launcher`, after a run of `selection`: `most` launches in all, the first
+    included. `tell` gets a line before each round."""
 
-    suite: Suite
+    launcher: Launcher
     selection: Selection
-    output: Path
     most: int
     tell: Callable[[str], None]
-    progress: Callable[[], Progress | None]
-    has_locks: bool = True
 
     def judge(self, session: FinishedSession) -> tuple[FinishedSession, Outcome | None]:
         """The session with the launch that counts in place of each that was slow; what it comes to, where known.
@@ -80,7 +75,7 @@ class Again:
         return session, None
 
     def _judged(self, session: FinishedSession) -> Outcome:
-        return judge_session(session, self.suite, self.selection.whole_system, may_launch_again=True)
+        return judge_session(session, self.launcher.suite, self.selection.whole_system, may_launch_again=True)
 
     def _decide(self, session: FinishedSession, outcome: Outcome, fleet: Fleet | None) -> FinishedSession:
         try:
@@ -153,15 +148,11 @@ class Again:
                 break
             where = folder / (f"launch-{number}" if place == 1 else f"launch-{number}-{place}")
             more = (f"--job-option=nodelist={nodes}", f"--setvar=max_pending_time={_LONGEST_WAIT}") if nodes else ()
-            finished, ended_by = launch(
-                self.suite,
+            finished, ended_by = self.launcher.run_again(
                 replace(self.selection, more=(*self.selection.more, *more)),
                 list({str(each.case): each.case for each in members}.values()),
                 where,
-                output=self.output,
-                progress=self.progress(),
-                has_locks=self.has_locks,
-                fleet=fleet and replace(fleet, nodes=tuple(sorted({each.node for each in members})), earlier=()),
+                fleet and replace(fleet, nodes=tuple(sorted({each.node for each in members})), earlier=()),
             )
             cases = {str(case): case for case in finished}
             for attempt in members:

@@ -9,7 +9,8 @@ from fabricheck.report.html import write_html
 from fabricheck.report.machine import write_json, write_junit, write_prometheus
 from fabricheck.report.past import Past
 from fabricheck.session.outcome import Outcome
-from fabricheck.session.reframe_report import VERDICT, FinishedSession
+from fabricheck.session.reframe_report import FinishedSession
+from fabricheck.session.run_folders import VERDICT
 from fabricheck.suite import suite_root
 
 #: The page for people, in the folder of a session.

@@ -13,6 +13,7 @@ from fabricheck.errors import UserError
 from fabricheck.jsonfile import read_as
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import FALSE_ALARMS, Chance, Launch
+from fabricheck.session.run_folders import runs_before
 
 #: In the folder of a session.
 SLOW_ONCE = "slow-once.json"
@@ -27,10 +28,9 @@ def name_of(case: object, node: str) -> str:
 
 def slow_before(folder: Path, system: str) -> Slow:
     """What was left to the session in `folder` by the last one before it; nothing where that cannot be read."""
-    files = folder.parent.glob(f"{system}-????????T??????Z*/{SLOW_ONCE}")
-    earlier = [file for file in files if file.parent.name < folder.name]
+    files = [run / SLOW_ONCE for run in runs_before(folder, system) if (run / SLOW_ONCE).exists()]
     with contextlib.suppress(UserError):
-        return read_as(max(earlier), _adapter()) if earlier else {}
+        return read_as(files[-1], _adapter()) if files else {}
     return {}
 
 

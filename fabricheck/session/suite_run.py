@@ -31,11 +31,11 @@ from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.abandoned import Started, leave_started
-from fabricheck.session.check_files import check_files
-from fabricheck.session.hiding import scrub, scrub_database
+from fabricheck.session.hiding import scrub
 from fabricheck.session.progress import Progress
-from fabricheck.session.reframe import DATABASE, Selection, command_of, environment_of, require_listed, with_checks
-from fabricheck.session.reframe_report import REPORT, FinishedSession, read_cases, read_info
+from fabricheck.session.reframe import Selection, command_of, environment_of, require_listed
+from fabricheck.session.reframe_report import FinishedSession, read_cases
+from fabricheck.session.run_folders import REPORT
 from fabricheck.suite import Suite
 
 _FOLLOW_S = 0.3  # how often the output is looked at
@@ -156,93 +156,87 @@ def _end_with_parent(parent: int) -> Callable[[], None]:
 OUTPUT = "reframe.out"
 
 
-def run_suite(
-    suite: Suite,
-    selection: Selection,
-    output: Path,
-    progress: Progress | None = None,
-    *,
-    meanwhile: Callable[[], None] = lambda: None,
-    fleet: Fleet | None = None,
-    earlier: Path | None = None,
-    settings: Path | None = None,
-    has_locks: bool = True,
-) -> FinishedSession:
-    """Runs the selected checks and gives what came of them. What ReFrame prints goes to a file and to `progress`.
+@dataclass(frozen=True)
+class Launcher:
+    """Starts ReFrame with the checks of a suite; all that it leaves is below `output`.
 
-    `meanwhile` is called while ReFrame reads the checks, before any of them runs; what it raises ends all that. With a
-    `fleet` the checks run on its nodes, inside its job; its folder is that of the run from then on. Without, what an
-    `earlier` run measured to its end is taken over. `settings`: ReFrame's for the system, where not the site's own.
-
-    If it does not get to its end, the next run judges what is there. Where files cannot be locked (not `has_locks`),
-    ReFrame keeps no database of results, which nothing but `reframe --list-stored-sessions` reads.
-
-    Everything is left below `output`: what this run alone made in runs/<system>-<time>/, ReFrame's database and logs
-    beside it. Raises `UserError` when the system is unknown, when nothing is selected, or when ReFrame refuses.
+    `progress` makes what follows ReFrame, or None. `meanwhile` is called while ReFrame reads the checks, before any of
+    them runs; what it raises ends all that.
     """
-    command, settings = command_of(suite, selection), settings or suite.settings(selection.whole_system)
-    environment = environment_of(suite, selection, output, has_locks=has_locks)
-    folder = _new_folder(output.resolve() / "runs", selection.whole_system)
-    if fleet is not None:
-        environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
-    elif settings != suite.settings(selection.whole_system):
-        environment["RFM_CONFIG_FILES"] = f"{suite.config_files(selection.whole_system)[0]}:{settings}"
-    elif earlier is not None:
-        environment[RESUMES] = str(earlier)
-    (mark := (progress and progress.mark) or (lambda _: None))("reading the checks …")
-    try:
-        with start([*command, *_places(folder)], environment, folder / OUTPUT) as reframe:
-            meanwhile()
-            count, said = reframe.listed(), (folder / OUTPUT).read_text(encoding="utf-8", errors="replace")
-            listed = require_listed(command, said, count, settings, folder)
-            leave_started(folder, Started.now(selection.whole_system, listed, selection.chosen))
-            ended = reframe.run(progress)
-    except UserError:
-        mark("")
-        if not (folder / "listing.txt").exists():  # nothing was measured, and ReFrame said nothing
-            shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            folder.parent.rmdir()
-        raise
-    scrub(folder, environment)
-    with contextlib.suppress(UserError):
-        scrub_database(output / DATABASE, read_info(folder / REPORT).uuid, environment)
-    return _session(folder, listed, *ended, output)
 
+    suite: Suite
+    output: Path
+    progress: Callable[[], Progress | None] = lambda: None
+    meanwhile: Callable[[], None] = lambda: None
 
-def launch(
-    suite: Suite,
-    selection: Selection,
-    cases: Sequence[Case],
-    folder: Path,
-    *,
-    output: Path,
-    progress: Progress | None,
-    has_locks: bool,
-    fleet: Fleet | None = None,
-) -> tuple[tuple[Case, ...], str]:
-    """Launches test cases of one partition and environment once more, after a run of `selection`, below `folder`.
+    def run(
+        self,
+        selection: Selection,
+        *,
+        fleet: Fleet | None = None,
+        earlier: Path | None = None,
+        settings: Path | None = None,
+    ) -> FinishedSession:
+        """Runs the selected checks and gives what came of them. What ReFrame prints goes to a file and to `progress`.
 
-    With a `fleet` on its nodes, inside its job. What came of those that got to run, and by which signal ReFrame was to
-    end; empty where by none.
-    """
-    environment = environment_of(suite, selection, output, has_locks=has_locks)
-    files = check_files(suite.root / "checks", selection.choice, selection.patterns)
-    hashes = tuple(f"/{case.attributes['hashcode']}" for case in cases)
-    own = Selection(cases[0].partition, (), hashes, (f"^{re.escape(cases[0].environment)}$",), selection.more)
-    folder.mkdir()
-    if fleet is not None:
-        environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
-    report = folder / REPORT
-    command = [*with_checks(files), *own.arguments(), *_places(folder)]
-    with start(command, environment, folder / OUTPUT) as reframe:
-        _, ended_by = reframe.run(progress)
-    scrub(folder, environment)
-    with contextlib.suppress(UserError):
-        scrub_database(output / DATABASE, read_info(report).uuid, environment)
-        asked = set(map(str, cases))
-        return tuple(case for case in read_cases(report) if str(case) in asked), ended_by
-    return (), ended_by
+        With a `fleet` the checks run on its nodes, inside its job; its folder is that of the run from then on. Without,
+        what an `earlier` run measured to its end is taken over. `settings`: ReFrame's, where not the site's own.
+
+        If it does not get to its end, the next run judges what is there. What this run alone made is left in
+        runs/<system>-<time>/ of the output, ReFrame's logs beside it. Raises `UserError` when the system
+        is unknown, when nothing is selected, or when ReFrame refuses.
+        """
+        system, progress = selection.whole_system, self.progress()
+        command, own_settings = command_of(self.suite, selection), self.suite.settings(system)
+        environment = environment_of(self.suite, selection, self.output)
+        folder = _new_folder(self.output.resolve() / "runs", system)
+        if fleet is not None:
+            environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, self.suite)
+        elif settings not in (None, own_settings):
+            environment["RFM_CONFIG_FILES"] = f"{self.suite.config_files(system)[0]}:{settings}"
+        elif earlier is not None:
+            environment[RESUMES] = str(earlier)
+        (mark := (progress and progress.mark) or (lambda _: None))("reading the checks …")
+        try:
+            with start([*command, *_places(folder)], environment, folder / OUTPUT) as reframe:
+                self.meanwhile()
+                count, said = reframe.listed(), (folder / OUTPUT).read_text(encoding="utf-8", errors="replace")
+                listed = require_listed(command, said, count, settings or own_settings, folder)
+                leave_started(folder, Started.now(system, listed, selection.chosen))
+                ended = reframe.run(progress)
+        except UserError:
+            mark("")
+            if not (folder / "listing.txt").exists():  # nothing was measured, and ReFrame said nothing
+                shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                folder.parent.rmdir()
+            raise
+        scrub(folder, environment)
+        return _session(folder, listed, *ended, self.output)
+
+    def run_again(
+        self, selection: Selection, cases: Sequence[Case], folder: Path, fleet: Fleet | None = None
+    ) -> tuple[tuple[Case, ...], str]:
+        """Launches test cases of one partition and environment once more, after a run of `selection`, in a new
+        `folder`.
+
+        With a `fleet` on its nodes, inside its job. What came of those that got to run, and by which signal ReFrame was
+        to end; empty where by none.
+        """
+        environment = environment_of(self.suite, selection, self.output)
+        hashes = tuple(f"/{case.attributes['hashcode']}" for case in cases)
+        own = Selection(cases[0].partition, (), hashes, (f"^{re.escape(cases[0].environment)}$",), selection.more)
+        folder.mkdir()
+        if fleet is not None:
+            environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, self.suite)
+        command = [*command_of(self.suite, own), *_places(folder)]
+        with start(command, environment, folder / OUTPUT) as reframe:
+            _, ended_by = reframe.run(self.progress())
+        scrub(folder, environment)
+        with contextlib.suppress(UserError):
+            asked = set(map(str, cases))
+            return tuple(case for case in read_cases(folder / REPORT) if str(case) in asked), ended_by
+        return (), ended_by
 
 
 def _files_inside(fleet: Fleet, folder: Path, suite: Suite) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fabricheck.errors import UserError
+from fabricheck.records.operations import PAIRS
 
 REDUCTIONS = ("allreduce", "reduce_scatter", "reduce")
 
@@ -33,24 +34,74 @@ _OSU_DEVICES = {"cuda": "cuda", "hip": "rocm", "sycl": "sycl"}
 _PERFTEST_DEVICES = {"cuda": "--use_cuda=0", "hip": "--use_rocm=0"}
 
 
+# What a program is called, by its tool and the name of a benchmark.
+_PROGRAMS = {
+    "osu": "osu_{}",
+    "nccl-tests": "{}_perf",
+    "imb": "IMB-MPI1",
+    "oneccl": "benchmark",
+    "libfabric": "fi_{}",
+    "ucx": "ucx_perftest",
+    "perftest": "ib_{}",
+}
+# By tool, of each benchmark the operation that it measures, by fabricbench's name.
+_OPERATIONS = {
+    "osu": {
+        "latency": "pingpong",
+        "bw": "unidirectional",
+        "bibw": "bidirectional",
+        "mbw_mr": "unidirectional",
+        "alltoall": "alltoall",
+        "allreduce": "allreduce",
+        "allgather": "allgather",
+        "reduce_scatter": "reduce_scatter",
+        "bcast": "broadcast",
+        "reduce": "reduce",
+    },
+    "nccl-tests": {
+        "sendrecv": "bidirectional",
+        "all_reduce": "allreduce",
+        "alltoall": "alltoall",
+        "all_gather": "allgather",
+        "reduce_scatter": "reduce_scatter",
+        "broadcast": "broadcast",
+        "reduce": "reduce",
+    },
+    "imb": {"PingPong": "pingpong", "Sendrecv": "bidirectional", "Alltoall": "alltoall", "Allreduce": "allreduce"},
+    "libfabric": {"pingpong": "pingpong"},
+    "ucx": {"tag_lat": "pingpong", "tag_bw": "unidirectional"},
+    "perftest": {"write_bw": "unidirectional", "read_bw": "unidirectional", "send_lat": "pingpong"},
+    "oneccl": {name: name for name in ("allreduce", "alltoall", "allgather", "reduce_scatter", "broadcast", "reduce")},
+}
+
+
 @dataclass(frozen=True)
 class Benchmark:
-    """One program (or one benchmark of IMB's program) and what it measures.
-
-    `operation` is fabricbench's name. `shares`: the size that the tool is told, and prints, is the share of one rank;
-    the buffer is as many times larger as there are ranks. `pair`: it runs between two ranks.
-    """
+    """One program (or one benchmark of IMB's program) and what it measures; `operation` is fabricbench's name."""
 
     tool: str
     name: str
-    program: str
     operation: str
-    pair: bool = False
-    shares: bool = False
+
+    @property
+    def program(self) -> str:
+        """The name of the program."""
+        return _PROGRAMS[self.tool].format(self.name)
+
+    @property
+    def pair(self) -> bool:
+        """Whether it runs between two ranks."""
+        return self.operation in PAIRS
+
+    @property
+    def shares(self) -> bool:
+        """Whether the size that the tool is told, and prints, is the share of one rank; the buffer is as many times
+        larger as there are ranks."""
+        return self.tool in ("osu", "imb", "oneccl") and self.operation in ("alltoall", "allgather")
 
     def buffer_bytes(self, size: int, ranks: int) -> int:
         """Size of the buffer, by the conventions of docs/formats.md, where `size` is requested of the tool."""
-        if self.tool in ("nccl-tests", "rccl-tests"):
+        if self.tool == "nccl-tests":
             split = self.operation in ("allgather", "reduce_scatter", "alltoall")
             granule = _NCCL_ALIGNMENT * ranks if split else 4
             return size // granule * granule
@@ -70,78 +121,20 @@ class Benchmark:
         return self.tool in _PORTS
 
 
-def _osu(name: str, operation: str, *, pair: bool = False, shares: bool = False) -> Benchmark:
-    return Benchmark("osu", name, f"osu_{name}", operation, pair, shares)
-
-
-def _nccl(name: str, operation: str, *, pair: bool = False) -> Benchmark:
-    return Benchmark("nccl-tests", name, f"{name}_perf", operation, pair)
-
-
-def _imb(name: str, operation: str, *, pair: bool = False, shares: bool = False) -> Benchmark:
-    return Benchmark("imb", name, "IMB-MPI1", operation, pair, shares)
-
-
-def _pair(tool: str, name: str, program: str, operation: str) -> Benchmark:
-    return Benchmark(tool, name, program, operation, pair=True)
-
-
-def _oneccl(name: str, operation: str, *, shares: bool = False) -> Benchmark:
-    return Benchmark("oneccl", name, "benchmark", operation, shares=shares)
-
-
-_ALL = (
-    _osu("latency", "pingpong", pair=True),
-    _osu("bw", "unidirectional", pair=True),
-    _osu("bibw", "bidirectional", pair=True),
-    _osu("mbw_mr", "unidirectional", pair=True),
-    _osu("alltoall", "alltoall", shares=True),
-    _osu("allreduce", "allreduce"),
-    _osu("allgather", "allgather", shares=True),
-    _osu("reduce_scatter", "reduce_scatter"),
-    _osu("bcast", "broadcast"),
-    _osu("reduce", "reduce"),
-    _nccl("sendrecv", "bidirectional", pair=True),
-    _nccl("all_reduce", "allreduce"),
-    _nccl("alltoall", "alltoall"),
-    _nccl("all_gather", "allgather"),
-    _nccl("reduce_scatter", "reduce_scatter"),
-    _nccl("broadcast", "broadcast"),
-    _nccl("reduce", "reduce"),
-    _imb("PingPong", "pingpong", pair=True),
-    _imb("Sendrecv", "bidirectional", pair=True),
-    _imb("Alltoall", "alltoall", shares=True),
-    _imb("Allreduce", "allreduce"),
-    _pair("libfabric", "pingpong", "fi_pingpong", "pingpong"),
-    _pair("ucx", "tag_lat", "ucx_perftest", "pingpong"),
-    _pair("ucx", "tag_bw", "ucx_perftest", "unidirectional"),
-    _pair("perftest", "write_bw", "ib_write_bw", "unidirectional"),
-    _pair("perftest", "read_bw", "ib_read_bw", "unidirectional"),
-    _pair("perftest", "send_lat", "ib_send_lat", "pingpong"),
-    _oneccl("allreduce", "allreduce"),
-    _oneccl("alltoall", "alltoall", shares=True),
-    _oneccl("allgather", "allgather", shares=True),
-    _oneccl("reduce_scatter", "reduce_scatter"),
-    _oneccl("broadcast", "broadcast"),
-    _oneccl("reduce", "reduce"),
-)
-
-
 def benchmark(tool: str, name: str) -> Benchmark:
     """The benchmark `name` of a tool; rccl-tests have those of nccl-tests. UserError where there is none."""
     family = "nccl-tests" if tool == "rccl-tests" else tool
-    for known in _ALL:
-        if (known.tool, known.name) == (family, name):
-            return known
-    names = ", ".join(each.name for each in _ALL if each.tool == family) or "none"
-    raise UserError(f"{tool} has no known benchmark {name!r}: choose from {names}")
+    known = _OPERATIONS.get(family, {})
+    if name not in known:
+        raise UserError(f"{tool} has no known benchmark {name!r}: choose from {', '.join(known) or 'none'}")
+    return Benchmark(family, name, known[name])
 
 
 def find_peer(tool: str, operation: str) -> Benchmark:
     """The benchmark of a tool that measures the same as an operation of fabricbench. UserError where there is none."""
-    for known in _ALL:
-        if (known.tool, known.operation) == (tool, operation):
-            return known
+    for name, measured in _OPERATIONS.get(tool, {}).items():
+        if measured == operation:
+            return benchmark(tool, name)
     raise UserError(f"{tool} has nothing that measures {operation}")
 
 

@@ -23,7 +23,7 @@ from fabricheck.vendor.paste import read_paste
 def parse(asked: BenchmarkRequest, text: str, path: str) -> VendorOutput:
     """What a tool printed, against what was requested; whatever the text holds, this returns."""
     benchmark, server = asked.benchmark, asked.benchmark.has_server
-    named = benchmark.tool in ("osu", "nccl-tests", "rccl-tests") or server
+    named = benchmark.tool in ("osu", "nccl-tests") or server
     # nccl-tests and IMB say their sizes themselves; a program with a server has a run for each.
     sized = benchmark.tool in ("osu", "oneccl")
     tool, sizes = benchmark.program if named else None, asked.sizes if sized else None

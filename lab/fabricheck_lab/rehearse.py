@@ -32,8 +32,8 @@ from fabricheck.records.operations import PAIRS, VICTIMS
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.session.outcome import read_result
-from fabricheck.session.progress import past_seconds
-from fabricheck.session.reframe_report import REPORT, VERDICT, read_session
+from fabricheck.session.reframe_report import past_seconds, read_session
+from fabricheck.session.run_folders import VERDICT
 from fabricheck.suite import MINIATURE, Suite, suite_root
 from fabricheck.topology.hardware import payload
 from fabricheck.topology.model import Link, Topology
@@ -202,7 +202,7 @@ def rows_of(row: Row, output: Path) -> tuple[Row, ...]:
     told = json.loads((session / VERDICT).read_text(encoding="utf-8"))
     cases = [case for case in read_session(session).cases if not case.is_build]
     rows = [_with_cases(row, cases, told)]
-    seconds = past_seconds(output / "runs", row.system.partition(":")[0], REPORT)
+    seconds = past_seconds(output / "runs", row.system.partition(":")[0])
     for part in (tag for tag, whole in _PART_OF.items() if whole == row.tag):
         own = [case for case in cases if part in case.tags]
         wall = sum(seconds[case.name] for case in own if not case.does_not_apply)

@@ -48,23 +48,6 @@ def test_the_text_fits_80_columns(name: str, unit: str) -> None:
     assert {line.rsplit("[", 1)[1].rstrip("]") for line in rows} <= numbers
 
 
-@pytest.mark.parametrize(
-    ("name", "estimates"),
-    [
-        ("alps", ["own share: 3,600 Gb/s", "GPU's links: 3,600 Gb/s", "very many nodes: 200 Gb/s"]),
-        ("leonardo", ["own share: 2,400 Gb/s", "GPU's links: 2,400 Gb/s", "very many nodes: 100 Gb/s"]),
-        ("lumi", ["index: 4 paths", "own share: 600 Gb/s", "rings: 800 Gb/s", "very many nodes: 100 Gb/s"]),
-        ("frontier", ["both directions together: 1,600 Gb/s"]),
-        ("aurora", ["both directions together: 2,400 Gb/s"]),
-    ],
-)
-def test_the_papers_own_estimates_are_shown(name: str, estimates: list[str]) -> None:
-    result = CliRunner().invoke(expected, ["--system", name], catch_exceptions=False)
-    text = " ".join(result.stdout.split())
-    for each in estimates:
-        assert each in text
-
-
 def test_a_large_node_is_a_few_lines(tmp_path: Path) -> None:
     gpus = "".join(f"  - {{name: gpu{one}, index: {one}, model: test}}\n" for one in range(72))
     pairs = ", ".join(f"[gpu{one}, switch]" for one in range(72))

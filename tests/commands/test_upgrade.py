@@ -12,6 +12,7 @@ from fabricheck.cli import main
 from fabricheck.diagnosis.bisection import BisectionOutcome, SearchEnded
 from fabricheck.history.changes import StackDifference
 from fabricheck.session.reframe_report import FinishedSession
+from fabricheck.session.suite_run import Launcher
 from fabricheck.session.upgrade import Upgrade, UpgradeCause, judge_upgrade
 from fabricheck.suite import Suite
 from tests.session.test_upgrade import cases_of
@@ -64,7 +65,7 @@ def test_the_answer_comes_before_the_search_which_ends_in_time(
     cases = (*cases_of(tmp_path, HOST, "openmpi"), *cases_of(tmp_path, HOST, "mpich", 1.2))
     jobs, outcomes, printed = list[FinishedSession](), list[BisectionOutcome](), list[str]()
 
-    def run_suite(*_: object, **__: object) -> FinishedSession:
+    def run(*_: object, **__: object) -> FinishedSession:
         jobs.append(FinishedSession(tmp_path, cases, (), interrupted=len(jobs) + 1 == interrupted))
         return jobs[-1]
 
@@ -74,17 +75,17 @@ def test_the_answer_comes_before_the_search_which_ends_in_time(
         )
         return replace(result, round_seconds=1.0)
 
-    def find_causes(upgrade: Upgrade, _: Suite, folder: Path, run: object) -> tuple[UpgradeCause, ...]:
+    def find_causes(upgrade: Upgrade, _: Suite, folder: Path, search: object) -> tuple[UpgradeCause, ...]:
         printed.append(capsys.readouterr().out)
-        assert callable(run)
+        assert callable(search)
         try:
-            run(["exchange-1"], ["^Made"], folder / "exchange.py")
+            search(["exchange-1"], ["^Made"], folder / "exchange.py")
             outcomes.append(BisectionOutcome.ELSEWHERE)
         except SearchEnded as ended:
             outcomes.append(ended.outcome)
         return (UpgradeCause(outcomes[0], "x", (), (), (), (StackDifference("libleft", "1", "2"),)),)
 
-    monkeypatch.setattr("fabricheck.session.suite_run.run_suite", run_suite)
+    monkeypatch.setattr(Launcher, "run", run)
     monkeypatch.setattr("fabricheck.session.upgrade.judge_upgrade", judge)
     monkeypatch.setattr("fabricheck.session.exchange.find_causes", find_causes)
     with pytest.raises(SystemExit) as ended:

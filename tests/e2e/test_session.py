@@ -14,14 +14,14 @@ from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
 from fabricheck.session.problems import problems_of_cases
 from fabricheck.session.reframe import Selection, reframe_program
 from fabricheck.session.reframe_report import FinishedSession
-from fabricheck.session.suite_run import run_suite
+from fabricheck.session.suite_run import Launcher
 from tests.support.toy import CHECK, SETTINGS, ToySuite
 
 pytestmark = pytest.mark.e2e
 
 
 def run(toy: ToySuite, selection: Selection | None = None) -> FinishedSession:
-    return run_suite(toy.suite, selection or Selection("toy"), toy.output)
+    return Launcher(toy.suite, toy.output).run(selection or Selection("toy"))
 
 
 def verdicts(session: FinishedSession) -> list[Verdict]:
@@ -93,7 +93,7 @@ def test_no_check_begins_before_its_run_may(toy: ToySuite) -> None:
 
     toy.plant("> result.jsonl", f"> result.jsonl; touch {toy.output}/begun")
     with pytest.raises(UserError, match="is damaged"):
-        run_suite(toy.suite, Selection("toy"), toy.output, meanwhile=refuse)
+        Launcher(toy.suite, toy.output, meanwhile=refuse).run(Selection("toy"))
     assert not (toy.output / "begun").exists()
     assert not [*toy.output.glob("runs/*")]
 

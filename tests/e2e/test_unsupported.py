@@ -13,7 +13,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.problems import problems_of_cases
 from fabricheck.session.reframe import Selection
-from fabricheck.session.suite_run import run_suite
+from fabricheck.session.suite_run import Launcher
 from tests.support.toy import ToySuite
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +53,7 @@ def told(toy: ToySuite, extras: str) -> tuple[list[Finding], list[Finding]]:
         more=(f"--setvar=BuildFabricbench.prebuilt={built}",),
         jobs="one-by-one",
     )
-    session = run_suite(toy.suite, selection, toy.output)
+    session = Launcher(toy.suite, toy.output).run(selection)
     told = (*session.problems, *problems_of_cases(session.cases))
     problems = [each for each in told if "HostNuma" in each.message]
     return problems, [each for each in session.findings if "HostNuma" in each.message]

@@ -210,7 +210,7 @@ def test_a_vendor_with_the_bundle(laptop: Laptop, tmp_path: Path) -> None:
     """REPRODUCE.md alone says which file is the run, configures the benchmark, measures the same again, judges both."""
     programs = laptop.folder / "built" / "openmpi"
     (folder,) = (laptop.folder / "out" / "runs").glob("local-*")
-    job = paste(f"fabricheck report {folder} --acceptance --output acceptance.html", tmp_path)
+    job = paste(f"fabricheck report {folder} --output acceptance.html", tmp_path)
     assert job.stdout.startswith(json.loads((folder / "verdict.json").read_text())["verdict"]), job.stderr
     assert "SmokeLibraries" in (tmp_path / "acceptance.csv").read_text()
     job = paste(f"fabricheck bundle {folder} --hide-names --output bundle.tar.gz", tmp_path)

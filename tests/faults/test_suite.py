@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -75,32 +74,6 @@ def test_a_job_runs_out_of_time(toy: ToySuite) -> None:
     done = run(toy)
     expect(done, "the job runs out of its time", "a check that sleeps", Verdict.INCOMPLETE, "time")
     # What was measured before is still there.
-    assert [file.read_text() for file in done.results] == [toy.result.read_text()]
-
-
-@pytest.mark.full
-def test_the_results_database_is_locked(toy: ToySuite) -> None:
-    assert run(toy).status == 0
-    common = toy.suite.root / "config" / "common.py"
-    waits = '"sqlite_conn_timeout": 10'
-    assert waits in common.read_text()
-    common.write_text(common.read_text().replace(waits, '"sqlite_conn_timeout": 1'))
-    with sqlite3.connect(toy.output / "results.db", isolation_level=None) as database:
-        database.execute("BEGIN EXCLUSIVE")
-        done = run(toy)
-    expect(done, "ReFrame's database is locked", "another process holds it", Verdict.INCOMPLETE, "locked")
-    assert [file.read_text() for file in done.results] == [toy.result.read_text()]
-
-
-@pytest.mark.full
-def test_the_results_database_is_damaged(toy: ToySuite) -> None:
-    assert run(toy).status == 0
-    database = toy.output / "results.db"
-    damaged = b"not a database" + database.read_bytes()[14:]
-    database.write_bytes(damaged)
-    done = run(toy)
-    expect(done, "ReFrame's database is damaged", "its first bytes were changed", Verdict.INCOMPLETE, "database")
-    assert database.read_bytes() == damaged
     assert [file.read_text() for file in done.results] == [toy.result.read_text()]
 
 

@@ -244,7 +244,7 @@ def _of_results(folder: Path) -> Iterator[Target]:
         file for file in _files(DATA / "suites") if file.suffix in (".txt", ".json") and file.parent.name != "logs"
     ]
     judged: Words = ["judge", "--references", known, "--test", "Ping"]
-    report: Words = ["--output", folder / "out" / "report.html"]
+    page: Words = ["--html", folder / "out" / "report.html"]
     into: Words = ["--system", "local", "--test", "T", "--store", folder / "out" / "s"]
     yield Target("judge", [HOST], lambda file, _: [*judged, file], wrong_green)
     yield Target("judge --system", results, lambda file, was: ["judge", file, *of_system(was)])
@@ -257,7 +257,7 @@ def _of_results(folder: Path) -> Iterator[Target]:
     )
     # Long results have more of the same lines, and a page that takes longer to be written.
     short = [file for file in results if file.stat().st_size < 15_000]
-    yield Target("report", short, lambda file, was: ["report", file, *of_system(was), *report])
+    yield Target("judge --html", short, lambda file, was: ["judge", file, *of_system(was), *page])
     yield Target("store import", results, lambda file, _: ["store", "import", file, *into])
 
 

@@ -15,7 +15,7 @@ from tests.support.result_files import HOST
 
 #: The rest is read in a few places only: one kind of each where not everything is tried.
 QUICK = (
-    *("judge", "judge --system", "judge, a vendor's output", "judge --topology", "judge --references", "report"),
+    *("judge", "judge --system", "judge, a vendor's output", "judge --topology", "judge --references", "judge --html"),
     *("store import of a run", "validate", "drain.py", "explain"),
 )
 

@@ -49,15 +49,11 @@ def test_the_reference_that_judged() -> None:
     slow = replace(judged(90.0, verdict=Verdict.DEGRADED), yardstick=REFERENCE)
     assert bounds_of(slow) == pytest.approx((100.0, -0.03, 0.05))
     assert not accepted(slow)
-    assert accepted(replace(slow, value=98.0, verdict=Verdict.PASS))
-
-
-def test_a_latency_is_bounded_above() -> None:
-    floor = Yardstick("floor", 4.0, 4.0, "1/50% of the expected 2 us")
-    late = replace(judged(5.0, better="lower", verdict=Verdict.FAIL), yardstick=floor)
-    assert bounds_of(late) == (4.0, None, 0.0)
-    assert not accepted(late)
-    assert accepted(replace(late, value=3.0, verdict=Verdict.PASS))
+    met = replace(slow, value=98.0, verdict=Verdict.PASS)
+    assert bounds_of(met) == pytest.approx((100.0, -0.03, 0.05))
+    assert bounds_of(replace(slow, value=99.0))[1] == pytest.approx(-0.03)
+    late = replace(slow, better="lower", yardstick=Yardstick("floor", 4.0, 4.0, "1/50% of the expected 2 us"))
+    assert bounds_of(replace(late, value=5.0)) == (4.0, None, 0.0)
 
 
 def test_nothing_is_made_up() -> None:
@@ -80,15 +76,3 @@ def test_what_passed_passes_there_too(
     one = replace(judged(value, better=better), yardstick=Yardstick("part", reference, reference * worse, "", found))
     assert bounds_of(one)[0] == reference
     assert accepted(one)
-
-
-@given(st.floats(0.98, 1.04))
-def test_bounds_that_are_met_stay(share: float) -> None:
-    one = replace(judged(100 * share), yardstick=REFERENCE)
-    assert bounds_of(one) == pytest.approx((100.0, -0.03, 0.05))
-
-
-@pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.INVALID])
-def test_bounds_of_what_did_not_pass_stay(verdict: Verdict) -> None:
-    one = replace(judged(99.0, verdict=verdict), yardstick=REFERENCE)
-    assert bounds_of(one)[1] == pytest.approx(-0.03)

@@ -30,26 +30,7 @@ def pingpong(ranks: int, nodes: int = 1) -> MeasurementPlan:
     return MeasurementPlan("copy", ["pingpong"], both, "1B:1GiB:4", 10, 60, ranks, nodes, budget=0.1)
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 8, 16])
-def test_nothing_is_left_out_of_a_plan_that_fits(ranks: int) -> None:
-    plan = pingpong(ranks)
-    fitted = fit(plan, TEN_MINUTES)
-    assert fitted.plan == plan
-    assert fitted.left_out == ""
-    assert fitted.job_seconds(600) == max(600, 2 * seconds_of(plan) + 300)
-
-
-def test_pairs_of_72_gpus_are_measured_in_rounds_within_ten_minutes() -> None:
-    plan = pingpong(72, 18)
-    assert seconds_of(plan) > 1.4 * 3600
-    fitted = fit(plan, TEN_MINUTES)
-    assert fitted.seconds == seconds_of(fitted.plan) <= TEN_MINUTES
-    assert fitted.plan == replace(plan, schedules=["contended"])
-    assert "pairs are measured only in rounds" in fitted.left_out
-    assert "85 minutes and" in fitted.left_out
-
-
-@pytest.mark.parametrize("ranks", [28, 32, 48, 96, 256, 512, 4096])
+@pytest.mark.parametrize("ranks", [28, 72, 4096])
 def test_larger_plans_lose_sizes_first_and_never_the_ends(ranks: int) -> None:
     fitted = fit(pingpong(ranks, ranks // 4), TEN_MINUTES)
     assert "contended" in fitted.plan.schedules

@@ -14,10 +14,10 @@ from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.policy import load_policy
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.metrics import PlannedSeries, metrics_of, parse_metric_name
+from fabricheck.records.metrics import metrics_of, parse_metric_name
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.fabricbench import read_run, read_unsupported
+from fabricheck.results.fabricbench import read_run
 from fabricheck.rfm.launch import reasons_not_to_run
 from fabricheck.topology.memory import placements
 from tests.rfm.test_checks import CHECKS
@@ -94,13 +94,6 @@ def test_a_path_of_one_rank_is_a_valid_file(tmp_path: Path) -> None:
     assert parse_metric_name(metric.name).ranks == (0,)
 
 
-@pytest.mark.parametrize(("ranks", "who"), [((0,), "0"), ((0, 1), "0_1"), ((0, 1, 2, 3), "all4")])
-def test_names_tell_who_used_the_path(ranks: tuple[int, ...], who: str) -> None:
-    name = PlannedSeries("local_copy", "uncontended", ranks).name(4, MIB, "goodput")
-    assert name == f"local_copy_uncontended_{who}_1mib_goodput"
-    assert PlannedSeries("local_copy", "uncontended", (0,)).name(1, 8, "latency").split("_")[3] == "0"
-
-
 def _rank(**fields: Any) -> Callable[[list[Line]], object]:
     return lambda lines: lines[0]["ranks"][2]["host_memory"].update(fields)
 
@@ -161,40 +154,12 @@ HEALTHY = [
 
 
 @pytest.mark.parametrize(("operation", "given", "gbytes"), HEALTHY)
-def test_a_healthy_path_passes_and_a_fifth_of_it_does_not(
+def test_a_healthy_path_passes_and_a_fifth_or_ten_times_of_it_do_not(
     tmp_path: Path, operation: str, given: dict[str, Any], gbytes: float
 ) -> None:
     assert judged(result(tmp_path, operation, gbytes=gbytes, **given)).verdict is Verdict.PASS
     assert judged(result(tmp_path, operation, gbytes=gbytes / 5, **given)).verdict is Verdict.FAIL
-
-
-@pytest.mark.parametrize(("operation", "given", "gbytes"), HEALTHY)
-def test_more_than_the_hardware_can_is_invalid(
-    tmp_path: Path, operation: str, given: dict[str, Any], gbytes: float
-) -> None:
     assert judged(result(tmp_path, operation, gbytes=gbytes * 10, **given)).verdict is Verdict.INVALID
-
-
-def test_page_migration_is_slow_and_yet_no_failure(tmp_path: Path) -> None:
-    def verdict(gbytes: float) -> Verdict:
-        return judged(result(tmp_path, transport="kernel", kind="migrated", gbytes=gbytes)).verdict
-
-    assert verdict(64 * 2.8 / 36) is Verdict.PASS
-    assert verdict(0.5) is Verdict.FAIL
-
-
-def _error(kind: str) -> Line:
-    message = "nid001: all memory is on one NUMA node, so none is remote"
-    line = {"record": "error", "run_id": "0" * 32, "kind": kind, "message": message}
-    return {**line, "operation": None, "bytes": None, "missing_ranks": []}
-
-
-def test_what_a_machine_lacks_is_told_from_other_ends(tmp_path: Path) -> None:
-    file = write(tmp_path / "lack.jsonl", [_error("lack")])
-    assert read_unsupported(file) == "nid001: all memory is on one NUMA node, so none is remote"
-    assert Verdict.INCOMPLETE in verdicts(read_run(file))
-    for name, lines in {"other": [_error("library")], "whole": lines_of(CUDA), "empty": []}.items():
-        assert read_unsupported(write(tmp_path / f"{name}.jsonl", lines)) is None
 
 
 C2C = {"host_link": ast.literal_eval(CHECKS["PageableZeroCopy"]["host_link"])}
@@ -242,14 +207,8 @@ def test_placements_of_gpus_with_two_parts() -> None:
     assert found.spread[-1] == tuple(range(8))
 
 
-def test_placements_of_whole_gpus() -> None:
-    found = placements(system("hgx-h200"), 4)
-    assert found.same_gpu == ()
-    assert found.spread == ((0, 1), (0, 1, 2), (0, 1, 2, 3))
-
-
 def test_placements_of_the_gpus_that_a_partition_has() -> None:
-    assert placements(system("hgx-h200"), 2).spread == ((0, 1),)
+    assert placements(system("hgx-h200"), 4).spread == ((0, 1), (0, 1, 2), (0, 1, 2, 3))
     assert placements(system("hgx-h200"), 1).spread == ()
     assert placements(system("lumi"), 3).same_gpu == ((0, 1),)
     assert placements(system("lumi"), 3).spread == ((0, 2), (0, 1, 2))

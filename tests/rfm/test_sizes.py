@@ -48,12 +48,6 @@ def test_sizes_of_a_range_are_no_closer_than_the_partition_asks_for(transport: s
     assert FabricbenchCheck.chosen_sizes(check("cuda", transport, {"size_step": step})) == coarser
 
 
-def test_between_nodes_sizes_have_a_limit_of_their_own() -> None:
-    extras = {"most_bytes": 1 << 20, "most_bytes_between_nodes": 4 << 20}
-    assert [Effort.of(extras, nodes).sizes("8B,1GiB") for nodes in (1, 2)] == ["8B,1MiB", "8B,4MiB"]
-    assert Effort.of({"most_bytes": 1 << 20}, 2).sizes("8B,1GiB") == "8B,1MiB"
-
-
 @pytest.mark.parametrize(
     ("test", "by_host"),
     [

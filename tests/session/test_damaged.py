@@ -24,7 +24,7 @@ from fabricheck.records.node_state import NodeState
 from fabricheck.results.check_judgement import write_judgement
 from fabricheck.session.abandoned import RUN, Started, read_abandoned
 from fabricheck.session.outcome import judge_session
-from fabricheck.session.reframe_report import REPORT, VERDICT
+from fabricheck.session.run_folders import REPORT, VERDICT
 from fabricheck.suite import Suite
 from tests.fuzz.damage import damaged
 from tests.support.effort import effort

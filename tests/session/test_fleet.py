@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.commands.run import _judge_abandoned
 from fabricheck.errors import UserError
 from fabricheck.fleet import allocation
-from fabricheck.fleet.record import ENDED, EXCLUDED, FILE, FOLDER, TROUBLES, Fleet
+from fabricheck.fleet.record import FILE, FOLDER, Fleet
 from fabricheck.fleet.resume import JOB_ID
 from fabricheck.history.reading import entries_of
 from fabricheck.history.session import NodeRecord, read_record
@@ -23,14 +22,14 @@ from fabricheck.session.abandoned import (
     LAST,
     RUN,
     Started,
-    abandoned,
     chosen_by,
     end_jobs,
     find_earlier,
     read_abandoned,
 )
 from fabricheck.session.outcome import judge_session
-from fabricheck.session.reframe_report import VERDICT, level_of
+from fabricheck.session.reframe_report import level_of
+from fabricheck.session.run_folders import VERDICT
 from fabricheck.session.storing import store_session
 from fabricheck.suite import Suite
 from tests.support.sessions import make_suite, result_file
@@ -57,42 +56,6 @@ def test_of_a_killed_run_is_judged_what_each_node_left(tmp_path: Path) -> None:
     assert outcome.fleet is not None
     assert (outcome.fleet.good, outcome.verdict) == ((), Verdict.INCOMPLETE)
     assert "--resume" in list(outcome.fleet.unchecked.values())[-1]
-
-
-DAMAGE: dict[str, tuple[str, bytes]] = {
-    "torn line": (f"{FOLDER}/{EXCLUDED}", b'{"node": "nid001", "what": "hangs", "guilty": true}\n{"node": "nid0'),
-    "other line": (f"{FOLDER}/{EXCLUDED}", b"7\n"),
-    "line of no node": (f"{FOLDER}/{EXCLUDED}", b'{"node": 7, "what": "hangs"}\n'),
-    "torn trouble": (f"stage/local/default/openmpi/SmokeHost_0a1b2c3d/{TROUBLES}", b"{"),
-    "torn fleet": (f"{FOLDER}/{FILE}", b'{"job"'),
-    "no job": (f"{FOLDER}/{FILE}", b'{"job": "--name=other", "unchecked": []}'),
-    "odd start": (RUN, b'{"system": "local", "listed": 1, "uuid": "1", "host": "h", "started": "noon"}'),
-    "no start": (RUN, b'{"system": "local", "listed": 1, "uuid": "1", "host": "h", "started": 7}'),
-    "torn start": (RUN, b'{"system'),
-}
-
-
-@pytest.mark.parametrize("name, content", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_run_is_set_aside_with_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes
-) -> None:
-    """Else it would end every later run of the system before it measures."""
-    suite = Suite(make_suite(tmp_path / "suite"))
-    run = make_run(tmp_path / "runs", "local-20261120T030000Z", {"nid001": 1})
-    (run / name).write_bytes(content)
-    _judge_abandoned(suite, "local", tmp_path, None)
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1 and str(run) in said[0]
-    assert abandoned(tmp_path / "runs", "local") == ()
-    assert (run / name).exists() or name == RUN
-
-
-def test_why_a_job_ended_may_be_in_any_encoding(tmp_path: Path) -> None:
-    run = make_run(tmp_path, "local-1", {"nid001": 1})
-    (run / FOLDER / ENDED).write_bytes(b"the disk was full: \xff\xfe")
-    session = read_abandoned(run)
-    outcome = judge_session(session, Suite(make_suite(tmp_path / "suite")), "local")
-    assert outcome.verdict is Verdict.INCOMPLETE
 
 
 @pytest.mark.parametrize("job", ["--name=other", "1 2", "17,18", 17, None])

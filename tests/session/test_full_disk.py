@@ -17,7 +17,7 @@ from fabricheck.errors import UserError
 from fabricheck.history.reading import history
 from fabricheck.session.abandoned import RUN, Started, leave_started
 from fabricheck.session.hiding import scrub
-from fabricheck.session.reframe_report import VERDICT
+from fabricheck.session.run_folders import VERDICT
 from fabricheck.session.suite_run import _new_folder
 from fabricheck.suite import Suite
 from tests.support.sessions import make_suite, result_file

@@ -62,11 +62,6 @@ def test_most_of_those_that_ended_decide(launches: tuple[Launch, ...], counts: i
     assert deciding_launch(launches) == counts
 
 
-def test_what_is_slow_by_something_else_each_time_is_not_green() -> None:
-    other = Launch(Verdict.DEGRADED, frozenset("c"))
-    assert (A, B, other)[deciding_launch((A, B, other))].verdict is Verdict.DEGRADED
-
-
 @pytest.mark.parametrize(
     ("launches", "chance", "is_so"),
     [
@@ -121,12 +116,6 @@ def test_the_more_is_slow_by_chance_the_more_launches_it_takes(
 ) -> None:
     assert is_open(launches, MOST_LAUNCHES, QUIET) is is_quiet_open
     assert is_open(launches, MOST_LAUNCHES, LOUD) is is_loud_open
-
-
-@pytest.mark.parametrize("launches", [(A,), (A, P), (A, B), (A, N)])
-def test_one_slow_launch_is_never_enough(launches: tuple[Launch, ...]) -> None:
-    """Not even in a session of one metric, which chance hardly ever makes slow."""
-    assert is_open(launches, MOST_LAUNCHES, Chance(1))
 
 
 def test_a_node_is_one_of_nodes_and_a_metric_one_of_metrics() -> None:
@@ -186,19 +175,6 @@ def test_what_chance_does_not_explain_in_one_launch_is_told(one: Sign, chance: C
 def test_a_run_launches_as_often_as_the_budget_was_measured_with() -> None:
     (launches,) = (each for each in run.params if each.name == "launches")
     assert launches.default == MOST_LAUNCHES
-
-
-@pytest.mark.parametrize(
-    ("p", "text"),
-    [
-        (None, "A @s:p+e: was launched 2 times on nid001: DEGRADED, DEGRADED; the result is DEGRADED"),
-        (0.0003, "the result is DEGRADED (p = 0.0003, corrected for all metrics of the session)"),
-        (0.02, "(p = 0.02, corrected for all metrics of the session); more launches would decide: --launches"),
-    ],
-)
-def test_the_finding_says_how_sure_it_is(p: float | None, text: str) -> None:
-    launched = Launched("A @s:p+e", ("DEGRADED", "DEGRADED"), "DEGRADED", "launch-2", "nid001", p)
-    assert launched.finding.message.endswith(text)
 
 
 def test_what_was_launched_is_read_as_it_was_written(tmp_path: Path) -> None:

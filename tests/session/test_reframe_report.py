@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.session.reframe_report import read_session
+from fabricheck.session.reframe_report import past_seconds, read_session
 from tests.support.result_files import HOST
 
 
@@ -55,3 +55,18 @@ def test_another_run_s_results_are_not_those_of_a_folder(tmp_path: Path) -> None
     file.symlink_to(other / "result.jsonl")
     with pytest.raises(UserError, match="outside the folder of this run"):
         read_session(linked)
+
+
+def test_the_newest_whole_report_counts(tmp_path: Path) -> None:
+    for name, content in (
+        ("toy-20261121T010000Z", {"a": 1.0}),
+        ("toy-20261122T010000Z", {"a": 5.0}),
+        ("toy-x-20261123T010000Z", {"a": 9.0}),
+    ):
+        (tmp_path / name).mkdir()
+        cases = [{"name": test, "time_total": took} for test, took in content.items()]
+        (tmp_path / name / "reframe.json").write_text(json.dumps({"runs": [{"testcases": cases}]}))
+    (tmp_path / "toy-20261123T010000Z").mkdir()
+    (tmp_path / "toy-20261123T010000Z" / "reframe.json").write_text("{")
+    assert past_seconds(tmp_path, "toy") == {"a": 5.0}
+    assert past_seconds(tmp_path / "none", "toy") == {}

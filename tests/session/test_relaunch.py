@@ -22,6 +22,7 @@ from fabricheck.session.reframe import Selection
 from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.relaunch import Again, launches_of
 from fabricheck.session.slow_once import slow_again, write_slow_once
+from fabricheck.session.suite_run import Launcher
 from fabricheck.suite import Suite
 from tests.support.equal_runs import judge_of, pairs, run_of
 from tests.support.sessions import case, make_suite, result_file
@@ -63,9 +64,9 @@ def judged_again(
         file.write_text("{}\n")
         results[file] = replace(run_of(["vm"] * 4, pairs(4), slower=slower), path=str(file))
     monkeypatch.setattr("fabricheck.session.outcome.read_result", lambda file, *_: results[file])
-    again = Again(Suite(root), Selection("hgx-h200"), tmp_path, MOST_LAUNCHES, lambda _: None, lambda: None)
+    again = Again(Launcher(Suite(root), tmp_path), Selection("hgx-h200"), MOST_LAUNCHES, lambda _: None)
     left = iter(cases[1:])
-    monkeypatch.setattr("fabricheck.session.relaunch.launch", lambda *_, **__: ((next(left),), ""))
+    monkeypatch.setattr(Launcher, "run_again", lambda *_, **__: ((next(left),), ""))
     monkeypatch.setattr(
         "fabricheck.session.reframe_report._moved_cases", lambda folder: (cases[int(folder.name[-1]) - 1],)
     )
@@ -108,11 +109,6 @@ def test_one_pair_a_launch_that_is_another_each_time_is_outvoted(
     assert {each.verdict for run in outcome.judged for each in run.judgements} == {Verdict.PASS}
     (launched,) = read_launched(session.folder)
     assert (launched.outvoted, launched.counts, len(launched.said)) == (True, "PASS", MOST_LAUNCHES)
-
-
-def test_the_same_pair_in_each_launch_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, outcome = judged_again(tmp_path, monkeypatch, [{pairs(4)[0]: 0.05}] * MOST_LAUNCHES)
-    assert outcome.verdict is Verdict.DEGRADED
 
 
 @pytest.mark.parametrize(

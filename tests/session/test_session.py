@@ -21,7 +21,7 @@ from fabricheck.session.outcome import judge_session, read_result
 from fabricheck.session.problems import Known, find_applicability, find_problems, problems_of_cases
 from fabricheck.session.reframe import Selection
 from fabricheck.session.reframe_report import FinishedSession, read_cases
-from fabricheck.session.suite_run import run_suite
+from fabricheck.session.suite_run import Launcher
 from fabricheck.suite import MINIATURE, Suite, suite_root
 from tests.support.made_runs import made_run
 from tests.support.result_files import HOST
@@ -46,19 +46,31 @@ def verdicts(*cases: Case, listed: int | None = None, status: int = 0) -> list[V
     return [one.verdict for one in problems_of(*cases, listed=listed, status=status)]
 
 
-def test_a_clean_run_has_no_problem(tmp_path: Path) -> None:
-    build = case(tmp_path / "build", with_file=False, is_build=True)
-    assert verdicts(build, case(tmp_path / "run")) == []
+@pytest.mark.parametrize(
+    ("ran", "listed", "status", "is_green"),
+    [
+        ("tb", 2, 0, True),
+        ("t", 0, 0, False),
+        ("t", 2, 0, False),
+        ("", 0, 0, False),
+        ("b", 1, 0, False),
+        ("t", 1, 1, False),
+    ],
+)
+def test_a_run_is_green_where_all_that_was_listed_passed_and_measured(
+    tmp_path: Path, ran: str, listed: int, status: int, is_green: bool
+) -> None:
+    """Of a test and a build."""
+    cases = [case(tmp_path / each, with_file=each == "t", is_build=each == "b") for each in ran]
+    assert verdicts(*cases, listed=listed, status=status) == ([] if is_green else [Verdict.INCOMPLETE])
 
 
-@pytest.mark.parametrize("listed", [0, 2, 100])
-def test_another_number_of_cases_than_was_listed(tmp_path: Path, listed: int) -> None:
-    assert verdicts(case(tmp_path / "run"), listed=listed) == [Verdict.INCOMPLETE]
-
-
-def test_no_measurement_at_all(tmp_path: Path) -> None:
-    assert verdicts() == [Verdict.INCOMPLETE]
-    assert verdicts(case(tmp_path / "build", is_build=True)) == [Verdict.INCOMPLETE]
+@pytest.mark.parametrize("text", [None, ""])
+def test_a_pass_without_a_result_is_none(tmp_path: Path, text: str | None) -> None:
+    passed = case(tmp_path / "run", with_file=text is not None)
+    for file in passed.result_files():
+        file.write_text("")
+    assert verdicts(passed) == [Verdict.INCOMPLETE]
 
 
 @pytest.mark.parametrize("result", ["fail", "skip", "fail_deps", "abort", "xfail", "xpass", "a new word"])
@@ -66,31 +78,6 @@ def test_whatever_is_not_a_pass_is_a_problem(tmp_path: Path, result: str) -> Non
     assert verdicts(case(tmp_path / "run", result, with_file=False)) == [Verdict.INCOMPLETE]
     measured = Verdict.INCOMPLETE if result == "skip" else Verdict.FAIL
     assert verdicts(case(tmp_path / "measured", result)) == [measured]
-
-
-def test_what_could_not_run_for_another_says_so(tmp_path: Path) -> None:
-    (one,) = read(tmp_path, [record(result="fail_deps", fail_reason=None, outputdir=None, stagedir=None)])
-    (problem,) = problems_of(one)
-    assert "a required test did not pass" in problem.message
-
-
-UNSUPPORTED = "nid001: all memory is on one NUMA node, so none is remote"
-
-
-def test_a_skip_says_what_the_node_does_not_support(tmp_path: Path) -> None:
-    (one,) = read(tmp_path, [record(result="skip", fail_phase=None, fail_reason=None, left_out=UNSUPPORTED)])
-    (problem,) = problems_of(one)
-    assert problem.verdict is Verdict.INCOMPLETE
-    assert UNSUPPORTED in problem.message
-
-
-def test_what_the_site_says_that_it_lacks_does_not_apply(tmp_path: Path) -> None:
-    skipped = record(result="skip", fail_reason=None, left_out=UNSUPPORTED, not_applicable=True)
-    (one,) = read(tmp_path, [skipped])
-    cases = [one, case(tmp_path / "run")]
-    assert problems_of(*cases) == []
-    (finding,) = find_applicability(cases)
-    assert UNSUPPORTED in finding.message
 
 
 def test_tests_that_do_not_apply_for_one_reason_are_one_line(tmp_path: Path) -> None:
@@ -121,32 +108,11 @@ def test_tests_that_left_nothing_for_one_reason_are_one_line(tmp_path: Path) -> 
     assert problem == replace(found, message="is a GPU missing? (2 tests @local:default+openmpi: T, U)")
 
 
-def test_an_empty_file_is_no_result(tmp_path: Path) -> None:
-    one = case(tmp_path / "run")
-    for file in one.result_files():
-        file.write_text("")
-    assert one.result_files() == []
-
-
 def test_a_lack_that_is_declared_and_not_there_is_said(tmp_path: Path) -> None:
     measured = replace(case(tmp_path / "run"), declared_unsupported="host_numa=remote: one NUMA node")
     assert problems_of(measured) == []
     (finding,) = find_applicability([measured])
     assert "was measured, although the site declares it unsupported: host_numa=remote" in finding.message
-
-
-def test_the_problem_names_the_case_the_phase_and_the_reason_in_one_line(tmp_path: Path) -> None:
-    (problem,) = problems_of(case(tmp_path / "run", "fail"), status=1)
-    assert problem.message.startswith("fail in the sanity phase: sanity error: it is broken")
-
-
-def test_a_pass_without_a_result_file(tmp_path: Path) -> None:
-    assert verdicts(case(tmp_path / "run", with_file=False)) == [Verdict.INCOMPLETE]
-
-
-def test_a_finding_has_a_code_of_the_catalogue() -> None:
-    with pytest.raises(ValueError, match="no-such-code"):
-        Finding("no-such-code", Verdict.PASS, "it scales")
 
 
 @pytest.mark.parametrize(
@@ -172,10 +138,6 @@ def test_a_run_is_trusted_by_one_rule_while_its_files_are_there_and_when_it_come
     assert CaseRun.of_case(run, ended).trusted is trusted
     assert CaseRun.of_case(run, replace(ended, folder=None)).trusted is trusted
     assert trusted is (ended.verdict not in (Verdict.INVALID, Verdict.INCOMPLETE))
-
-
-def test_an_exit_status_that_nothing_explains(tmp_path: Path) -> None:
-    assert verdicts(case(tmp_path / "run"), status=1) == [Verdict.INCOMPLETE]
 
 
 def record(**changes: Any) -> dict[str, Any]:
@@ -217,14 +179,6 @@ def test_files_are_looked_for_where_reframe_left_them(tmp_path: Path) -> None:
     assert (passed.folder, failed.folder, skipped.folder) == (Path("/output/T"), Path("/stage/T"), None)
 
 
-def test_what_references_are_indexed_by(tmp_path: Path) -> None:
-    (one,) = read(tmp_path, [record()])
-    assert one.test == "T"
-    expected = {"size": 8, "$system": "local", "$partition": "local:default", "$environ": "openmpi"}
-    assert expected.items() <= one.attributes.items()
-    assert not {"keep_files", "num_cpus_per_task"} & set(one.attributes)
-
-
 @pytest.mark.parametrize("verdict", [Verdict.DEGRADED, Verdict.FAIL, Verdict.INCOMPLETE, Verdict.INVALID])
 @pytest.mark.parametrize("with_file", [False, True])
 def test_a_check_that_says_its_verdict_is_believed(tmp_path: Path, verdict: Verdict, with_file: bool) -> None:
@@ -234,11 +188,6 @@ def test_a_check_that_says_its_verdict_is_believed(tmp_path: Path, verdict: Verd
     judged = read_judgement(failed.folder)
     for foreign in (False, True):
         assert verdicts(replace(failed, judged=judged, foreign=foreign)) == [verdict]
-
-
-def test_a_failed_check_that_says_pass_is_not(tmp_path: Path) -> None:
-    failed = replace(case(tmp_path / "run", "fail"), judged=CheckJudgement(Verdict.PASS))
-    assert verdicts(failed) == [Verdict.INCOMPLETE]
 
 
 @pytest.mark.parametrize("reason", ["cc: error: FAIL to find the header", "sanity error: FAIL: wrong bytes"])
@@ -296,10 +245,6 @@ def test_a_judgement_comes_back_where_its_folder_is_now(tmp_path: Path) -> None:
     assert judged.findings[0].files == (str(now / "result.jsonl"),)
 
 
-def test_the_same_test_in_two_environments_is_two_cases(tmp_path: Path) -> None:
-    assert len(read(tmp_path, [record(), record(environ="mpich")])) == 2
-
-
 # One letter a launch: passed, DEGRADED, FAIL, INCOMPLETE, or INVALID (X).
 @pytest.mark.parametrize(
     ("launches", "counts"),
@@ -332,22 +277,6 @@ def test_only_an_outvoted_launch_explains_that_reframe_failed_although_every_cas
     for unexplained in (find_problems(1, 1, [outvoted], "disk full"), find_problems(1, 137, [outvoted]),
                         find_problems(1, 1, [healthy])):  # fmt: skip
         assert [each.verdict for each in unexplained] == [Verdict.INCOMPLETE]
-
-
-def test_files_of_launches_are_looked_for_where_they_were_moved_to(tmp_path: Path) -> None:
-    """Of wrong data only the files may tell: they are what a FAIL without a word is known by."""
-    moved = case(tmp_path / "now").folder
-    failed = record(result="fail", fail_phase="sanity", fail_reason="sanity error: assertion")
-    del failed["left_out"]  # it is none of ours
-    report = tmp_path / "report.json"
-    report.write_text(json.dumps({"runs": [{"testcases": [failed]}, {"testcases": [record()]}]}))
-    (one,) = read_cases(report, lambda each: replace(each, folder=moved))
-    assert one.verdict is Verdict.FAIL
-
-
-def test_a_case_that_lost_its_name_is_one_still(tmp_path: Path) -> None:
-    (one,) = read(tmp_path, [record(name="")])
-    assert (one.test, str(one)) == ("", " @local:default+openmpi")
 
 
 @pytest.mark.parametrize(
@@ -383,13 +312,9 @@ def test_a_build_that_reached_its_limit_names_it(tmp_path: Path) -> None:
     assert " 15 minutes" in problem.message and ".build_time_limit=" in problem.message
 
 
-def test_no_report_no_cases(tmp_path: Path) -> None:
-    assert read_cases(tmp_path / "report.json") == ()
-
-
 def test_an_unknown_system(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"unknown system 'nowhere': .*local"):
-        run_suite(Suite(suite_root()), Selection("nowhere:gpu"), tmp_path)
+        Launcher(Suite(suite_root()), tmp_path).run(Selection("nowhere:gpu"))
 
 
 def test_what_the_session_finds_itself_is_told_once(tmp_path: Path) -> None:

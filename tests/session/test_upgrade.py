@@ -191,14 +191,6 @@ def test_values_too_good_to_be_true_are_not_compared(tmp_path: Path, code: str, 
     assert found.exit_status == status
 
 
-def test_wrong_data_of_the_new_one_are_a_failure(tmp_path: Path) -> None:
-    def wrong(lines: list[Line]) -> None:
-        lines[1]["wrong_bytes"] = 4
-
-    found = judge(tmp_path, [*cases_of(tmp_path, HOST, "old"), *cases_of(tmp_path, HOST, "new", change=wrong)])
-    assert len(found.failures) == 1 and found.exit_status == 1
-
-
 def test_a_test_that_the_new_one_has_not_is_a_failure(tmp_path: Path) -> None:
     found = judge(tmp_path, cases_of(tmp_path, HOST, "old"))
     assert len(found.failures) == 1 and found.exit_status == 1
@@ -233,11 +225,6 @@ def test_of_a_run_that_was_interrupted_the_whole_rounds_are_compared(
     assert found.answer is answer and found.exit_status != 0
 
 
-def test_rounds_that_are_missing_are_not_compared(tmp_path: Path) -> None:
-    found = judge(tmp_path, [*cases_of(tmp_path, HOST, "old"), *list(cases_of(tmp_path, HOST, "new"))[1:]])
-    assert (found.changes.metrics, len(found.failures), found.exit_status) == ((), 1, 1)
-
-
 def test_a_new_one_that_is_not_built_is_one_failure(tmp_path: Path) -> None:
     """Its tests have no result either, and say no more."""
     stage = tmp_path / "stage"
@@ -251,3 +238,16 @@ def test_a_new_one_that_is_not_built_is_one_failure(tmp_path: Path) -> None:
     ]
     found = judge(tmp_path, [built, *cases_of(tmp_path, HOST, "old"), *waiting])
     assert len(found.failures) == 1 and "undefined symbol: x" in found.failures[0] and found.exit_status == 1
+
+
+def test_wrong_data_of_the_new_one_are_a_failure(tmp_path: Path) -> None:
+    def wrong(lines: list[Line]) -> None:
+        lines[1]["wrong_bytes"] = 4
+
+    found = judge(tmp_path, [*cases_of(tmp_path, HOST, "old"), *cases_of(tmp_path, HOST, "new", change=wrong)])
+    assert len(found.failures) == 1 and found.exit_status == 1
+
+
+def test_rounds_that_are_missing_are_not_compared(tmp_path: Path) -> None:
+    found = judge(tmp_path, [*cases_of(tmp_path, HOST, "old"), *list(cases_of(tmp_path, HOST, "new"))[1:]])
+    assert (found.changes.metrics, len(found.failures), found.exit_status) == ((), 1, 1)

@@ -25,23 +25,6 @@ OTHERS = ["srun: error: nid004: task 3: Terminated", "srun: error: nid001: task 
 HNP, REMOTE = "  HNP daemon   : [[1,0],0] on node nid001", "  Remote daemon: [[1,0],1] on node nid002"
 
 
-@pytest.mark.parametrize(
-    ("lines", "node"),
-    [
-        (["srun: error: nid003: task 2: Terminated", *CANCELLED, *OTHERS], "nid003"),
-        ([*CANCELLED, "srun: error: nid003: task 2: Killed", *OTHERS], "nid003"),
-        (["srun: error: Node failure on nid003", *CANCELLED, *OTHERS], "nid003"),
-        (["srun: error: nid003: task 2: Exited with exit code 3", *CANCELLED, *OTHERS], None),
-        (["ORTE has lost communication with a remote daemon.", HNP, REMOTE, OTHERS[0]], "nid002"),
-        ([*CANCELLED, *OTHERS], None),
-        ([], None),
-    ],
-)
-def test_the_first_to_end_is_named_and_not_who_was_ended_with_it(lines: list[str], node: str | None) -> None:
-    found = start_failures("\n".join(lines), [f"nid00{number}" for number in range(1, 5)])
-    assert [each.node for each in found] == ([node] if node else [])
-
-
 def ended_first(run: Run, errors: str) -> tuple[Finding, ...]:
     return start_failures(errors, run.hosts, ranks={str(rank.rank): rank.host for rank in run.ranks})
 

@@ -78,16 +78,6 @@ def test_a_complete_output_is_a_run_without_problems(tmp_path: Path) -> None:
     ]
 
 
-def test_a_missing_row_is_incomplete(tmp_path: Path) -> None:
-    run = read_run(written(tmp_path, asked(), output(sample(8))))
-    assert {each.verdict for each in run.problems} >= {Verdict.INCOMPLETE}
-
-
-def test_a_row_that_was_not_asked_for_is_invalid(tmp_path: Path) -> None:
-    run = read_run(written(tmp_path, asked(), output(sample(8), sample(16), sample(32))))
-    assert Verdict.INVALID in {each.verdict for each in run.problems}
-
-
 @pytest.mark.parametrize(
     ("made", "said"),
     [
@@ -113,11 +103,8 @@ def test_wrong_data_in_place_count(tmp_path: Path) -> None:
     in_place = sample(8, placement="in-place", wrong_bytes=2)
     chosen = choose_samples(output(sample(8, placement="out-of-place"), in_place, sample(16)), asked())
     assert [each.wrong_bytes for each in chosen] == [2, 0]
-
-
-def test_data_in_place_that_nobody_checked_are_not_counted() -> None:
-    in_place = sample(8, placement="in-place", wrong_bytes=-1)
-    assert [each.wrong_bytes for each in choose_samples(output(sample(8), in_place), asked())] == [0]
+    unchecked = sample(8, placement="in-place", wrong_bytes=-1)
+    assert [each.wrong_bytes for each in choose_samples(output(sample(8), unchecked), asked())] == [0]
 
 
 def test_a_second_run_verifies_only_its_own_sizes() -> None:
@@ -136,25 +123,11 @@ def test_each_of_many_pairs_has_the_mean(tmp_path: Path) -> None:
     assert check_output(output(all_pairs, ranks=4), what) == ()
 
 
-def test_devices_are_left_out_of_a_run_on_the_host(tmp_path: Path) -> None:
-    place = read_run(suite_root() / "tests" / "data" / "fabricbench" / PLACE.name)
-    file = tmp_path / "result.jsonl"
-    made = output(sample(8), sample(16))
-    write_result(file, VendorRun(place, asked(), made, choose_samples(made, asked()), job()))
-    assert all(each.device is None for each in read_run(file).ranks)
-
-
 @given(ranks=st.integers(2, 64), size=st.integers(1, 1 << 30), name=st.sampled_from(["all_gather", "alltoall"]))
 def test_nccl_tests_shares_are_whole_and_aligned(ranks: int, size: int, name: str) -> None:
     planned = benchmark("nccl-tests", name).buffer_bytes(size, ranks)
     assert planned % (16 * ranks) == 0
     assert size - 16 * ranks < planned <= size
-
-
-def test_nccl_tests_sizes_are_those_that_it_printed() -> None:
-    # tests/data/nccl-tests: -b 8 -f 4 over 4 GPUs begins with two rows of 0 B.
-    what = replace(asked("nccl-tests", "all_gather"), sizes=sizes_between(8, 2048, 4), ranks=4)
-    assert what.planned_bytes == (128, 512, 2048)
 
 
 def test_shares_are_told_and_buffers_planned() -> None:

@@ -111,11 +111,6 @@ def test_a_program_that_cannot_be_executed_is_not_installed(osu: Tool, tmp_path:
         find_source(osu, str(tmp_path))
 
 
-@pytest.mark.parametrize("kind", [SourceKind.PREFIX, SourceKind.MODULE])
-def test_what_is_installed_is_not_fetched(osu: Tool, kind: SourceKind, tmp_path: Path) -> None:
-    assert fetch(osu, Source(kind, "/somewhere"), tmp_path / "to") is None
-
-
 def test_a_tarball_and_a_directory_are_laid_out(osu: Tool, tree: Path, tarball: Path, tmp_path: Path) -> None:
     for number, source in enumerate(
         (Source(SourceKind.DIRECTORY, str(tree)), Source(SourceKind.TARBALL, str(tarball)))
