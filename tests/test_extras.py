@@ -15,8 +15,7 @@ def test_every_key_that_is_read_is_known() -> None:
     sources = [each.read_text(encoding="utf-8") for each in Path(fabricheck.__file__).parent.rglob("*.py")]
     read = {one or other for text in sources for one, other in _READ.findall(text)}
     assert len(read) > 30
-    # "port" is read to be refused: it is called "backend" now.
-    assert read - {"port"} <= KEYS["partition"].keys() | KEYS["environment"].keys()
+    assert read <= KEYS["partition"].keys() | KEYS["environment"].keys()
 
 
 def test_keys_of_a_site_for_itself_are_its_own() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from fabricheck.errors import UserError
 from fabricheck.judge.constants import LARGE
@@ -14,7 +13,7 @@ from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.topology import optimum
 from fabricheck.topology.graph import node_graph
-from fabricheck.topology.hardware import Payload, least_payload
+from fabricheck.topology.hardware import least_payload
 from fabricheck.topology.memory import host_device_gbps, host_link_gbps
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.nic import alltoall_asymptotic_gbps, node_gbps
@@ -25,8 +24,8 @@ from fabricheck.topology.of_metric import expectation
 class ExpectedRow:
     """What one pair, group or part of a node should give, in Gb/s. `devices` are names, in order.
 
-    `optimum`: what any algorithm could get; `expected`: what the algorithm that `source` names gets; `achievable`: the
-    share of that which is data and not headers, where `payload` says how much that is. `reference` and
+    `optimum`: what any algorithm could get; `expected`: what the algorithm that `source` names gets; `achievable`: what
+    the judge holds a large transfer to where nothing was measured, which `payload` explains. `reference` and
     `reference_bytes`: the value measured when all was well, and at which size; None if uncalibrated.
     """
 
@@ -82,7 +81,6 @@ def _row(
     )
     value, size = kept.get((operation, tuple(devices)), (None, None)) if way == "direct" else (None, None)
     gpus = [topology.gpu(index) for index in devices]
-    data = _payload(topology, operation, way, gpus)
     return ExpectedRow(
         operation,
         way,
@@ -91,11 +89,11 @@ def _row(
         expected.source,
         optimum=_optimum(topology, operation, gpus) if way != "staging" else None,
         expected=expected.expected,
-        achievable=expected.expected * data.share if data is not None and expected.expected is not None else None,
+        achievable=expected.achievable,
         ceiling=expected.ceiling,
         reference=value,
         reference_bytes=size,
-        payload=f"{data.share:.1%} by {data.mover}: {data.source}" if data is not None else "",
+        payload=expected.achievable_source,
     )
 
 
@@ -103,23 +101,6 @@ def _optimum(topology: Topology, operation: str, gpus: Sequence[Gpu]) -> float:
     if operation in PAIRS:
         return optimum.point_to_point(topology, gpus[0], gpus[1])
     return optimum.collective(topology, operation, gpus)
-
-
-def _payload(topology: Topology, operation: str, way: str, gpus: Sequence[Gpu]) -> Payload | None:
-    """That of the links on a pair's way, or of all that join GPUs. A pair by any library is held to a copy engine."""
-    if way == "staging":
-        return None
-    graph, everywhere = node_graph(topology), _technologies(topology)
-    if operation in PAIRS and len(everywhere) > 1:
-        links = [link for edge in graph.widest_path(gpus[0], gpus[1]).edges for link in graph.links_of(edge)]
-        return least_payload((link.technology for link in links), "copy")
-    return least_payload(everywhere, "copy" if way == "copy" or operation in PAIRS else "ccl")
-
-
-@cache
-def _technologies(topology: Topology) -> tuple[str, ...]:
-    graph = node_graph(topology).graph
-    return tuple(dict.fromkeys(link.technology for link in topology.links if graph.has_edge(*link.ends)))
 
 
 def _summary(topology: Topology) -> Iterator[ExpectedRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,7 +13,9 @@ from fabricheck.judge.constants import FILLS_A_NIC, INLINE_BYTES
 from fabricheck.judge.part_values import RunContext, Unmapped
 from fabricheck.records.judgement import Yardstick
 from fabricheck.records.metrics import Metric
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.nic import link_layer
+from fabricheck.topology.of_metric import MARGIN
 from fabricheck.topology.schema import Rate
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import read_yaml
@@ -53,6 +56,16 @@ class KnownNic(BaseModel):
     """share of the rate that is data"""
     values: list[NicValue]
 
+    def alarms(self, tool: str, memory: str, unit: str, layer: str | None) -> Iterator[Yardstick]:
+        """What owners require of it by a tool with its data in host memory or on a GPU; `layer`: None where that is not
+        known."""
+        for value in self.values:
+            if value.alarm_of is None or (layer is not None and value.layer not in (None, layer)):
+                continue
+            if (value.tool, value.memory, value.unit) == (tool, memory, unit):
+                text = f"{value.value:g} {value.unit} that {value.alarm_of} requires of {self.nic}: {value.conditions}"
+                yield Yardstick("part", value.value, value.value, f"{text} ({value.source})", alarm=True)
+
 
 class _File(BaseModel):
     model_config = _STRICT
@@ -90,13 +103,19 @@ def yardsticks_of_nics(nics: Sequence[KnownNic], metric: Metric, context: RunCon
         tool = "ib_write_lat"
     else:
         return
-    layer = link_layer(model)
     for nic in nics:
-        if not model.startswith(nic.nic) or parse_rate(nic.rate) != rate:
-            continue
-        for value in nic.values:
-            if value.alarm_of is None or (layer is not None and value.layer not in (None, layer)):
-                continue
-            if (value.tool, value.memory, value.unit) == (tool, memory, metric.unit):
-                text = f"{value.value:g} {value.unit} that {value.alarm_of} requires of {nic.nic}: {value.conditions}"
-                yield Yardstick("part", value.value, value.value, f"{text} ({value.source})", alarm=True)
+        if model.startswith(nic.nic) and parse_rate(nic.rate) == rate:
+            yield from nic.alarms(tool, memory, metric.unit, link_layer(model))
+
+
+def judge_nic(
+    nic: KnownNic, tool: str, memory: str, layer: str | None, *, value: float, unit: str
+) -> tuple[Verdict, list[Yardstick]]:
+    """The verdict on a value of a NIC alone, in Gb/s or us, and what owners require of it, the loosest first."""
+    sign = 1 if unit == "Gb/s" else -1
+    bounds = sorted(nic.alarms(tool, memory, unit, layer), key=lambda bound: sign * bound.value)
+    if not math.isfinite(value) or (unit == "Gb/s" and value > MARGIN * parse_rate(nic.rate)):
+        return Verdict.INVALID, bounds
+    if not bounds:
+        return Verdict.INCOMPLETE, bounds
+    return (Verdict.DEGRADED if sign * value < sign * bounds[0].value else Verdict.PASS), bounds

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fabricheck.errors import UserError
 from fabricheck.judge.node_levels import of_nodes, pair
@@ -41,12 +43,56 @@ _SCOPES = ("$scope",)
 _WORSE_BELOW = frozenset({"b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s", "B/s", "kB/s", "MB/s", "GB/s", "TB/s"})
 _WORSE_ABOVE = frozenset({"ns", "us", "ms", "s"})
 _METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-# What a file may say about a source; `kind` tells a measurement of this system from somebody else's number.
-_SOURCE_KINDS = ("measured", "published", "vendor")
-_SOURCE_FIELDS = frozenset(
-    {"kind", "source", "date", "system", "software", "command", "runs", "note", "nodes", "once", "together"}
-)
-_SOURCE_REQUIRED = {"measured": ("date", "system", "software", "command"), "published": (), "vendor": ()}
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+_Text = Annotated[str, Field(min_length=1)]
+_Number = Annotated[float, Field(ge=0)]
+_AboveZero = Annotated[float, Field(gt=0)]
+
+
+class _Together(BaseModel):
+    """`Together` as a file has it."""
+
+    model_config = _STRICT
+
+    bounds: dict[str, _AboveZero]
+    launch: Annotated[float, Field(ge=0, lt=1)]
+    parts: dict[str, _Number]
+    limit: _AboveZero
+
+
+class _Source(BaseModel):
+    """What a file may say about a source; `kind` tells a measurement of this system from somebody else's number."""
+
+    model_config = _STRICT
+
+    kind: Literal["measured", "published", "vendor"]
+    source: _Text
+    date: object = None
+    system: object = None
+    software: object = None
+    command: object = None
+    runs: object = None
+    note: object = None
+    nodes: object = None
+    once: dict[str, Annotated[float, Field(ge=1)]] = {}
+    together: _Together | None = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> _Source:
+        if self.kind == "measured":
+            for name in ("date", "system", "software", "command"):
+                if not getattr(self, name):
+                    raise ValueError(f"needs the field {name}, as a measured value does")
+        return self
+
+
+class _Head(BaseModel):
+    """What a file has beside its tests."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    sources: Annotated[dict[str, _Source], Field(alias=SOURCES)] = {}
+    uncalibrated: Annotated[dict[str, _Text], Field(alias=UNCALIBRATED)] = {}
 
 
 @dataclass(frozen=True)
@@ -179,7 +225,9 @@ class _Parser:
 
     def parse(self) -> dict[str, TestReferences]:
         content = self.map_at(self.file.content, ())
-        self.parse_sources(self.map_at(content.get(SOURCES, {}), (SOURCES,)))
+        head = self.file.validated(_Head.model_validate)
+        self.parse_sources(head.sources)
+        self.uncalibrated = head.uncalibrated
         self.provenance = self.map_at(content.get(PROVENANCE, {}), (PROVENANCE,))
         self.levels = self.map_at(content.get(NODES, {}), (NODES,))
         tests = {}
@@ -189,12 +237,9 @@ class _Parser:
             if not isinstance(name, str) or not name.isidentifier():
                 self.fail((name,), f"is not a name of a test class; only {', '.join(SPECIAL)} are allowed, too")
             tests[name] = self.parse_test(name, self.map_at(value, (name,)))
-        for name, reason in self.map_at(content.get(UNCALIBRATED, {}), (UNCALIBRATED,)).items():
-            if not isinstance(reason, str) or not reason.strip():
-                self.fail((UNCALIBRATED, name), "needs the reason why this test has no references")
+        for name in self.uncalibrated:
             if name in tests:
                 self.fail((UNCALIBRATED, name), "there are references of this test")
-            self.uncalibrated[str(name)] = reason
         for section, tree in ((PROVENANCE, self.provenance), (NODES, self.levels)):
             for name in tree:
                 if name not in tests:
@@ -202,50 +247,18 @@ class _Parser:
                 self.check_places(section, (name,), tree[name], content[name])
         return tests
 
-    def parse_sources(self, sources: dict[Any, Any]) -> None:
-        for name, value in sources.items():
-            place = (SOURCES, name)
-            fields = self.map_at(value, place)
-            unknown = [each for each in fields if each not in _SOURCE_FIELDS]
-            if unknown:
-                self.fail((*place, unknown[0]), f"is an unknown field: use {', '.join(sorted(_SOURCE_FIELDS))}")
-            kind = fields.get("kind")
-            if kind not in _SOURCE_KINDS:
-                self.fail(place, f"needs a kind: {', '.join(_SOURCE_KINDS)}")
-            for needed in ("source", *_SOURCE_REQUIRED[kind]):
-                if not fields.get(needed):
-                    self.fail(place, f"needs the field {needed}, as a {kind} value does")
-            date = f", {fields['date']}" if "date" in fields else ""
-            self.sources[str(name)] = f"{name}: {kind}{date}: {fields['source']}"
-            if "together" in fields:
-                said = self.sources[str(name)]
-                self.together[said] = self.parse_together(fields["together"], (*place, "together"))
-            if "once" in fields:
-                once = dict(self.map_at(fields["once"], (*place, "once")))
-                for unit, factor in once.items():
-                    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 1 <= factor < math.inf:
-                        self.fail((*place, "once", unit), f"has to be a number from 1 up, not {factor}")
-                self.once[self.sources[str(name)]] = once
-            if "nodes" in fields:
+    def parse_sources(self, sources: Mapping[str, _Source]) -> None:
+        for name, source in sources.items():
+            date = f", {source.date}" if source.date is not None else ""
+            said = self.sources[name] = f"{name}: {source.kind}{date}: {source.source}"
+            self.once[said] = source.once
+            if source.together is not None:
+                self.together[said] = Together(**source.together.model_dump())
+            if source.nodes is not None:
                 try:
-                    self.nodes[self.sources[str(name)]] = frozenset(unfold(str(fields["nodes"])))
+                    self.nodes[said] = frozenset(unfold(str(source.nodes)))
                 except UserError as error:
-                    self.fail((*place, "nodes"), str(error))
-
-    def parse_together(self, value: Any, place: tuple[Any, ...]) -> Together:
-        fields = self.map_at(value, place)
-        if set(fields) != {"bounds", "launch", "parts", "limit"}:
-            self.fail(place, "needs the fields bounds, launch, parts and limit, and no others")
-        numbers = {name: dict(self.map_at(fields[name], (*place, name))) for name in ("bounds", "parts")}
-        single = {(name,): fields[name] for name in ("launch", "limit")}
-        every = single | {(name, key): one for name, inner in numbers.items() for key, one in inner.items()}
-        for where, bound in every.items():
-            number = isinstance(bound, (int, float)) and not isinstance(bound, bool) and math.isfinite(bound)
-            if not number or bound < 0 or (bound == 0 and where[0] in ("bounds", "limit")):
-                self.fail((*place, *where), f"has to be a number above 0, not {bound}")
-        if single["launch",] >= 1:
-            self.fail((*place, "launch"), f"is a share of the variance, from 0 to 1, not {fields['launch']}")
-        return Together(numbers["bounds"], fields["launch"], numbers["parts"], fields["limit"])
+                    self.fail((SOURCES, name, "nodes"), str(error))
 
     def parse_test(self, test: str, value: dict[Any, Any]) -> TestReferences:
         index: tuple[str, ...] = _SCOPES

@@ -11,8 +11,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from fabricheck.errors import UserError
-
 Family = Literal["pair", "collective", "group", "striping", "training", "sparse", "victim", "memory"]
 
 
@@ -187,13 +185,7 @@ def kernel_settings(plan: Mapping[str, object]) -> Mapping[str, str]:
 
 
 def backend_of(extras: Mapping[str, object]) -> str:
-    """The backend of fabricbench that the `extras` of an environment ask for; `host` where they name none.
-
-    Raises UserError where they have the key `port`, which is what `backend` was called up to version 0.1.
-    """
-    if "port" in extras:
-        value = extras["port"]
-        raise UserError(f"the environment's extras have 'port': {value!r}: the key is called 'backend' now: rename it")
+    """The backend of fabricbench that the `extras` of an environment ask for; `host` where they name none."""
     return str(extras.get("backend", "host"))
 
 

@@ -29,7 +29,7 @@ from fabricheck.report.cards import cards_of
 from fabricheck.report.content import number, printable, reason_without_source, unit_shown
 from fabricheck.report.figures.chart import MOST_COLORED, Figure
 from fabricheck.report.figures.history import overview
-from fabricheck.report.lines import Explained, problems_shown_once
+from fabricheck.report.lines import untold
 from fabricheck.report.paper_figures import Cited
 from fabricheck.report.past import Past
 from fabricheck.report.run_view import RunView, run_view, yardstick_text
@@ -114,11 +114,9 @@ def render_html(
     marks = is_mixed(each.run for each in runs)
     result = past.watched.result if past.watched is not None else None
     suspects = cards_of(runs, diagnosis, system=system, watched=result)
-    told = {finding for card in suspects[:_MOST_SUSPECTS] for finding in card.findings}
+    told = [finding for card in suspects[:_MOST_SUSPECTS] for finding in card.findings]
     views: list[RunView] = []
-    for judged, shown in zip(ranked, problems_shown_once(ranked), strict=True):
-        untold = [each for each in shown if each.finding not in told]
-        problems_of_run = tuple(Explained.of(each.finding, system, each.message, [judged.test]) for each in untold)
+    for judged, problems_of_run in zip(ranked, untold(ranked, told, system), strict=True):
         views.append(run_view(judged, f"run{len(views) + 1}", problems_of_run, marks=marks))
     style, script = own_file("report.css"), own_file("report.js")
     return template("report.html.j2").render(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component
@@ -34,41 +34,6 @@ _MOST_NODES = 4
 _MOST_CHECKS = 3
 # The name of a test of ReFrame, and where it ran: `PingPong %transport=ccl @alps:gpu+PrgEnv-gnu`.
 _CASE = re.compile(r"([A-Za-z_]\w*)(?: %.*)? @[\w.-]+:?[\w.-]*\+")
-
-
-@dataclass(frozen=True)
-class ShownProblem:
-    """A problem as it is shown once: with the short message, and how many runs have it."""
-
-    finding: Finding
-    message: str
-    runs: int = 1
-
-    @property
-    def of_runs(self) -> str:
-        """How many runs have it, where several do, for the end of its line."""
-        return f" ({plural(self.runs, 'run')})" if self.runs > 1 else ""
-
-
-def problems_shown_once(runs: Sequence[RunJudgement]) -> tuple[tuple[ShownProblem, ...], ...]:
-    """The problems that are shown of each run: what several runs have is shown at the first of them."""
-    messages = [[(finding, short_message(finding, run)) for finding in run.all_problems] for run in runs]
-    places: dict[tuple[object, ...], list[int]] = {}
-    for place, problems in enumerate(messages):
-        for finding, message in problems:
-            places.setdefault(_said(finding, message), []).append(place)
-    return tuple(
-        tuple(
-            ShownProblem(finding, message, len({*having}))
-            for finding, message in dict.fromkeys(problems)
-            if (having := places[_said(finding, message)])[0] == place
-        )
-        for place, problems in enumerate(messages)
-    )
-
-
-def _said(finding: Finding, message: str) -> tuple[object, ...]:
-    return finding.code, finding.verdict, finding.components, message
 
 
 def line(finding: Finding, *, system: str = "", run: str = "") -> str:
@@ -175,6 +140,21 @@ class Explained:
         line = summary(finding, system=system, message=message)
         its_steps = steps(finding, system=system, tests=tests)
         return cls(finding.verdict, finding.code, line, message, strip_marks(finding.entry.decides), its_steps)
+
+
+def untold(runs: Sequence[RunJudgement], told: Iterable[Finding], system: str) -> Iterator[tuple[Explained, ...]]:
+    """The problems of each run that are not told before: by a card, or at a run before it."""
+    shown = set(told)
+    for run in runs:
+        problems = []
+        for finding in run.all_problems:
+            message = short_message(finding, run)
+            # In other runs it names another file.
+            everywhere = replace(finding, message=message)
+            if not shown & {finding, everywhere}:
+                shown.add(everywhere)
+                problems.append(Explained.of(finding, system, message, [run.test]))
+        yield tuple(problems)
 
 
 def general_steps(entry: CatalogueEntry) -> tuple[str, ...]:

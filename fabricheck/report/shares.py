@@ -15,6 +15,7 @@ from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Kind
 from fabricheck.records.judgement import Judgement
+from fabricheck.records.rehearsal import is_rehearsal, marked
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.report.content import MetricGroup, groups_of, number, percent, unit_shown
@@ -44,7 +45,7 @@ def share_of_yardstick(judged: Judgement) -> str:
     return "" if judged.better == "lower" else percent(share) if share < 2 else f"{number(share)} x"
 
 
-def indirectness(run: RunJudgement, samples: Samples) -> tuple[bool, bool, bool, int]:
+def _indirectness(run: RunJudgement, samples: Samples) -> tuple[bool, bool, bool, int]:
     """A key that sorts pairs by how well they show the link: nothing but the hardware copies, alone, one way, much."""
     library, contended = run.run.header.get("transport") != "copy", samples.schedule == "contended"
     return library, contended, samples.operation == "bidirectional", -samples.bytes
@@ -53,13 +54,14 @@ def indirectness(run: RunJudgement, samples: Samples) -> tuple[bool, bool, bool,
 @dataclass(frozen=True)
 class Cell:
     """A cell of a map; `verdict` is `None` where nothing was judged. `shade`: its colour, 0 to 9 from bad to good;
-    `title`: its text when asked; `link`: the run behind it, by its id on the page."""
+    `title`: its text when asked; `link`: the run behind it, by its id on the page; `gbps`: of a pair, its goodput."""
 
     text: str
     verdict: Verdict | None = None
     shade: int | None = None
     title: str = ""
     link: str = ""
+    gbps: float = math.nan
 
 
 # Wider, a map is no map.
@@ -85,7 +87,7 @@ def grid_of(runs: Sequence[RunJudgement], checks: Sequence[str], diagnosis: Diag
     """
     hosts = {rank.host for each in runs for rank in each.run.ranks}
     if len(hosts) < 2:
-        return _of_gpus(runs, checks)
+        return map_of_gpus(runs, checks)
     rows = {host: Verdict.PASS for host in hosts}
     for problem in diagnosis.problems:
         for component in problem.components:
@@ -138,19 +140,20 @@ def _by_host(run: RunJudgement, at_fault: Mapping[int, frozenset[str]]) -> Mappi
     return verdicts
 
 
-def _of_gpus(runs: Sequence[RunJudgement], checks: Sequence[str]) -> Grid | None:
+def map_of_gpus(runs: Sequence[RunJudgement], checks: Sequence[str], most: int = _MOST_COLUMNS) -> Grid | None:
     """The map of one group of pairs: of those with the worst verdict the one that shows most pairs most directly.
 
-    None where no group has three GPUs or more, or more than a map has room for.
+    None where no group is of a node and has three GPUs or more, and `most` at most.
     """
     best: _PairMap | None = None
     for position, (run, check) in enumerate(zip(runs, checks, strict=True), start=1):
-        if "host" in str(run.run.header.get("plan", {}).get("buffers")):
+        on_hosts = "host" in str(run.run.header.get("plan", {}).get("buffers"))
+        if on_hosts or len({rank.host for rank in run.run.ranks}) > 1:
             continue
         for group in groups_of(run):
             if group.is_pairs and group.quantity == "goodput":
                 pair_map = _PairMap.of(run, group, check, f"run{position}")
-                if 3 <= len(pair_map.labels) <= _MOST_COLUMNS and (best is None or pair_map.rank < best.rank):
+                if 3 <= len(pair_map.labels) <= most and (best is None or pair_map.rank < best.rank):
                     best = pair_map
     return best.grid() if best is not None else None
 
@@ -185,7 +188,7 @@ class _PairMap:
     @property
     def rank(self) -> tuple[int, int, tuple[bool, bool, bool, int]]:
         """Sorts maps: the one to show first."""
-        directness = indirectness(self.run, self.group.judgements[0].samples)
+        directness = _indirectness(self.run, self.group.judgements[0].samples)
         return -SEVERITY[self.group.verdict], -len(self.pairs), directness
 
     @property
@@ -210,7 +213,7 @@ class _PairMap:
         what = f"{self.group.operation} {self.group.schedule} {format_size(self.group.bytes)} over {transport}"
         kind = "GPU to GPU" if all(label.startswith("GPU") for label in labels) else "Rank to rank"
         return Grid(
-            f"{kind}: {what}",
+            marked(f"{kind}: {what}", rehearsal=is_rehearsal(self.run.run)),
             "from \\ to",
             labels,
             labels,
@@ -227,6 +230,6 @@ class _PairMap:
         link = self.link if judged.verdict is not Verdict.PASS else ""
         share = judged.value / of if of > 0 else math.nan
         if not math.isfinite(share):
-            return Cell(judged.verdict.value, judged.verdict, None, title, link)
+            return Cell(judged.verdict.value, judged.verdict, None, title, link, judged.value)
         shade = min(max(int(SHADES * (share - DARKEST) / (1 - DARKEST)), 0), SHADES - 1)
-        return Cell(percent(share), judged.verdict, shade, title, link)
+        return Cell(percent(share), judged.verdict, shade, title, link, judged.value)

@@ -11,7 +11,7 @@ import click
 
 from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.diagnosis.coverage import coverage_of
-from fabricheck.judge.overall import SEVERITY, overall, rehearsed, worst_first
+from fabricheck.judge.overall import overall, rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
@@ -33,8 +33,7 @@ from fabricheck.report.content import (
     unit_shown,
     weakest,
 )
-from fabricheck.report.lines import ShownProblem, problems_shown_once, summary
-from fabricheck.report.shares import indirectness, share_of_yardstick
+from fabricheck.report.shares import map_of_gpus, share_of_yardstick
 from fabricheck.report.summary import next_of_pass, smallest_losses, summarise_counts
 from fabricheck.suite import program
 from fabricheck.units import format_size, plural
@@ -49,10 +48,10 @@ _COLORS = {
 }
 _NARROWEST, _LOWEST = 40, 24
 _INDENT = " " * 12
-# How much is shown; the rest is counted, and verdict.json and the page have it: of runs that are not PASS and have
-# something of their own; of each of these problems, groups of metrics, and metrics of a group that are not PASS.
-_MOST_SUSPECTS, _MOST_PROBLEMS = 8, 8
-_MOST_RUNS, _MOST_OF_RUN, _MOST_GROUPS, _MOST_METRICS = 8, 4, 8, 2
+# How much is shown; the rest is counted, and verdict.json and the page have it: of causes and notes; of runs with
+# metrics that are not PASS; of each of these groups of metrics, and metrics of a group that are not PASS.
+_MOST_CARDS, _MOST_NOTES = 12, 8
+_MOST_RUNS, _MOST_GROUPS, _MOST_METRICS = 8, 8, 2
 # Runs that are PASS have a line for each group of metrics, where they are as few as this.
 _FEW_RUNS = 2
 _MOST_LINES = 3  # of a text; of the total and the next command, which are worth nothing cut off, twice as many
@@ -104,33 +103,31 @@ def render(
 
 def _all_lines(runs: Sequence[RunJudgement], diagnosis: Diagnosis, width: int, system: str) -> Iterator[_Line]:
     ranked = worst_first(runs)
-    verdict, problems = overall(runs, diagnosis.problems)
+    verdict, _ = overall(runs, diagnosis.problems)
     yield from _first_lines(ranked, verdict, width, system)
-    # A card that names no part is among the problems.
-    yield from _suspect_lines([card for card in cards_of(runs, diagnosis, system=system) if card.known], width)
-    without_part = [ShownProblem(problem, problem.message) for problem in problems if not problem.components]
-    yield from _problem_lines(without_part, _MOST_PROBLEMS, width, system)
+    yield from _card_lines(cards_of(runs, diagnosis, system=system), width)
     marks = is_mixed(run.run for run in runs)
-    bad, passed, shown_elsewhere = [], [], []
-    for run, problems_of_run in zip(ranked, problems_shown_once(ranked), strict=True):
-        metrics_pass = all(metric.verdict is Verdict.PASS for metric in run.judgements)
+    passed: list[RunJudgement] = []
+    bad: list[RunJudgement] = []
+    rest: list[RunJudgement] = []
+    for run in ranked:
         if run.final_verdict is Verdict.PASS:
             passed.append(run)
-        elif run.all_problems and not problems_of_run and metrics_pass:
-            shown_elsewhere.append(run)
+        elif len(bad) < _MOST_RUNS and any(metric.verdict is not Verdict.PASS for metric in run.judgements):
+            bad.append(run)
         else:
-            bad.append((run, problems_of_run))
-    for run, problems_of_run in bad[:_MOST_RUNS]:
-        yield from _run_lines(run, problems_of_run, width, system, marks=marks)
-    if rest := [*(run for run, _ in bad[_MOST_RUNS:]), *shown_elsewhere]:
+            rest.append(run)
+    for run in bad:
+        yield from _run_lines(run, width, marks=marks)
+    if rest:
         yield _Line("", f"{_INDENT}and {plural(len(rest), 'more run')}: {_counts([run.final_verdict for run in rest])}")
     yield from _finding_lines(diagnosis.findings, width)
     if len(passed) <= _FEW_RUNS:
         for run in passed:
-            yield from _run_lines(run, (), width, system, marks=marks)
+            yield from _run_lines(run, width, marks=marks)
     else:
         yield _folded(passed)
-    yield from (_Line("", line) for line in _matrix_of(ranked, width))
+    yield from (_Line("", line) for line in _map_lines(ranked, width))
 
 
 def _first_lines(ranked: Sequence[RunJudgement], verdict: Verdict, width: int, system: str) -> Iterator[_Line]:
@@ -161,16 +158,13 @@ def _counts(verdicts: Sequence[Verdict]) -> str:
     return ", ".join(f"{times} {verdict.value}" for verdict, times in count(verdicts))
 
 
-def _run_lines(
-    judged: RunJudgement, problems: Sequence[ShownProblem], width: int, system: str, *, marks: bool
-) -> Iterator[_Line]:
-    """`problems`: those that no run before has; `marks`: whether a rehearsal is marked here, where not all are one."""
+def _run_lines(judged: RunJudgement, width: int, *, marks: bool) -> Iterator[_Line]:
+    """`marks`: whether a rehearsal is marked here, where not all are one."""
     facts, verdict = facts_of(judged), judged.final_verdict
     title = marked(f"{facts.name}, {facts.where}", rehearsal=marks and is_rehearsal(judged.run))
     yield _Line(verdict.value, _clip(title, width - len(_INDENT)))
     if verdict is not Verdict.PASS:
         yield _Line("", _clip_left(f"{_INDENT}{printable(facts.path)}", width))
-    yield from _problem_lines(problems, _MOST_OF_RUN, width, system)
     groups = groups_of(judged)
     for group in groups[:_MOST_GROUPS]:
         yield from _group_lines(group, len(judged.run.ranks), width)
@@ -178,30 +172,26 @@ def _run_lines(
         yield _Line("", f"{_INDENT}and {plural(len(rest), 'more metric')}: {_counts(rest)}")
 
 
-def _problem_lines(problems: Sequence[ShownProblem], most: int, width: int, system: str) -> Iterator[_Line]:
-    for problem in problems[:most]:
-        line = summary(problem.finding, system=system, message=problem.message)
-        yield from _text(problem.finding.verdict.value, line, width, more=problem.of_runs)
-    if rest := problems[most:]:
-        verdicts = _counts([problem.finding.verdict for problem in rest])
-        yield _Line("", f"{_INDENT}and {plural(len(rest), 'more problem')}: {verdicts}")
-
-
-def _suspect_lines(cards: Sequence[Card], width: int) -> Iterator[_Line]:
-    """Each part with its loss and what to do next."""
-    for card in cards[:_MOST_SUSPECTS]:
+def _card_lines(cards: Sequence[Card], width: int) -> Iterator[_Line]:
+    """Each part with its loss and what to do next; of what names no part, the line for people."""
+    for card in cards[:_MOST_CARDS]:
+        if card.why is not None and not card.known:
+            of_runs = f" ({len(card.findings)} runs)" if len(card.findings) > 1 else ""
+            yield from _text(card.verdict.value, card.why.line, width, more=of_runs)
+            continue
         loss = f"{'' if card.loss.startswith(('is ', 'loses ')) else ':'} {card.loss}"
         yield from _text("SUSPECT", f"{card.part}{loss}", width)
         for place, step in enumerate(card.next_):
             yield from _text("", f"{'then' if place else 'next'}: {step}", width, 2 * _MOST_LINES)
-    if rest := len(cards[_MOST_SUSPECTS:]):
-        yield _Line("", f"{_INDENT}and {plural(rest, 'more suspect')}")
+    if rest := cards[_MOST_CARDS:]:
+        verdicts = _counts([card.verdict for card in rest])
+        yield _Line("", f"{_INDENT}and {plural(len(rest), 'more cause')}: {verdicts}")
 
 
 def _finding_lines(findings: Sequence[Finding], width: int) -> Iterator[_Line]:
-    for finding in findings[:_MOST_PROBLEMS]:
+    for finding in findings[:_MOST_NOTES]:
         yield from _text("note", finding.message, width)
-    if rest := len(findings[_MOST_PROBLEMS:]):
+    if rest := len(findings[_MOST_NOTES:]):
         yield _Line("", f"{_INDENT}and {plural(rest, 'more note')}")
 
 
@@ -304,49 +294,22 @@ _GBPS_OF_GB = 8.0
 _WIDEST, _CELL = 9, 6  # columns of a cell: nvbandwidth's with two decimals, and the least, without
 
 
-def _matrix_of(runs: Sequence[RunJudgement], width: int) -> list[str]:
-    """The matrix of pairs that says most and fits into `width` columns: not PASS first, then that of the links."""
-    matching = [(run, group) for run in runs for group in groups_of(run) if _is_matrix(group, run)]
-    matching.sort(key=lambda pair: (-SEVERITY[pair[1].verdict], *indirectness(pair[0], pair[1].judgements[0].samples)))
-    matrices = (
-        _matrix(run, group, short_name(run) if run.test else facts_of(run).what, width) for run, group in matching
-    )
-    return next(filter(None, matrices), [])
-
-
-def _is_matrix(group: MetricGroup, run: RunJudgement) -> bool:
-    """Whether a group is the goodput of several pairs of one node, alone on their links as nvbandwidth's are."""
-    one_node = len({each.host for each in run.run.ranks}) == 1
-    plan = run.run.header.get("plan", {})
-    of_gpus = "host" not in str(plan.get("buffers")) and not plan.get("shared_devices")
-    alone = group.is_pairs and group.schedule == "uncontended"
-    return one_node and of_gpus and alone and group.quantity == "goodput" and len(group.judgements) > 1
-
-
-def _matrix(run: RunJudgement, group: MetricGroup, name: str, width: int) -> list[str]:
-    """The lines of a matrix with the name of its test; none where it does not fit."""
-    measured = {each.samples.ranks: each for each in group.judgements}
-    numbers = sorted({rank for pair in measured for rank in pair})
-    cell = min(_WIDEST, (width - 4) // len(numbers))
-    if cell < _CELL:
-        return []
-    gpus = {each.rank: each.device.index for each in run.run.ranks if each.device is not None}
-    of_gpus = len({*gpus.values()}) == len(run.run.ranks)  # not where ranks share one
-    labels = [str(gpus[each] if of_gpus else each) for each in numbers]
-    kind = "GPU" if of_gpus else "rank"
-    what = f"{group.operation} {format_size(group.bytes)} {kind}(row) -> {kind}(column) (GB/s)"
-    lines = [
-        printable(marked(f"{what}, {name}", rehearsal=is_rehearsal(run.run))),
-        "    " + "".join(label.rjust(cell - 1) + " " for label in labels),
-    ]
-    for source, label in zip(numbers, labels, strict=True):
-        texts = []
-        for destination in numbers:
-            judgement = measured.get((source, destination))
-            text = "N/A" if judgement is None else f"{judgement.value / _GBPS_OF_GB:.{2 if cell == _WIDEST else 0}f}"
-            mark = " " if judgement is None or judgement.verdict is Verdict.PASS else "*"
-            texts.append(text.rjust(cell - 1) + mark)
-        lines.append(f"{label:>3} {''.join(texts)}")
-    if any(each.verdict is not Verdict.PASS for each in group.judgements):
-        lines.append("    * is not PASS")
-    return lines
+def _map_lines(runs: Sequence[RunJudgement], width: int) -> Iterator[str]:
+    """The page's map of the GPUs of a node, as nvbandwidth prints it; nothing where none fits into `width` columns."""
+    names = [short_name(run) if run.test else facts_of(run).what for run in runs]
+    grid = map_of_gpus(runs, names, most=(width - 4) // _CELL)
+    if grid is None:
+        return
+    width_of_cell = min(_WIDEST, (width - 4) // len(grid.columns))
+    decimals = 2 if width_of_cell == _WIDEST else 0
+    yield _clip(f"{grid.title} (GB/s, from row to column)", width)
+    yield "    " + "".join(f"{label.split()[-1]:>{width_of_cell - 1}} " for label in grid.columns)
+    verdicts = {each.verdict for row in grid.cells for each in row} - {None}
+    for label, row in zip(grid.rows, grid.cells, strict=True):
+        line = f"{label.split()[-1]:>3} "
+        for pair in row:
+            rate = "N/A" if pair.verdict is None else f"{pair.gbps / _GBPS_OF_GB:.{decimals}f}"
+            line += rate.rjust(width_of_cell - 1) + (" " if pair.verdict in (None, Verdict.PASS) else "*")
+        yield line
+    if verdicts != {Verdict.PASS}:
+        yield "    * is not PASS"

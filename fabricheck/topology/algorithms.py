@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from fabricheck.topology import memory
 from fabricheck.topology.flows import widest_rates
-from fabricheck.topology.graph import Edge, NodeGraph, node_graph
+from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Gpu, Topology
-from fabricheck.topology.nic import GroupPattern, alltoall_asymptotic_gbps, node_gbps, pattern_gbps
+from fabricheck.topology.nic import alltoall_asymptotic_gbps, node_gbps
 from fabricheck.topology.optimum import Rings, edge_disjoint_rings, ring_over_islands
+from fabricheck.topology.question import in_turn
 
 #: The name of the one in which a switch adds.
 IN_SWITCH = "reduced in the switch (NVLink SHARP)"
@@ -32,16 +32,11 @@ class Algorithm:
     name: str
 
 
-def in_turn(*rates: float) -> float:
-    """Rate of steps that follow one another, each moving all the bytes: the sum of their times (De Sensi §III-A)."""
-    return 1 / sum(1 / rate for rate in rates)
-
-
 def staging_of_two_terms(graph: NodeGraph, source: Gpu, host_copy_gbps: float) -> float:
     """The estimate of De Sensi §III-A, which leaves out the copy to the receiving device: the times of device to host
     and host to host, summed. Raises UserError if the GPU has no known link to a CPU."""
     out = memory.host_device_gbps(graph.topology, [source], to_device=False)
-    return in_turn(out[source.name], host_copy_gbps)
+    return in_turn([out[source.name], host_copy_gbps])
 
 
 def alltoall(graph: NodeGraph) -> Algorithm:
@@ -62,45 +57,51 @@ def alltoall_over_usable_links(graph: NodeGraph) -> float:
     return graph.pair_share_gbps * ways if ways else math.inf
 
 
-def allgather(graph: NodeGraph) -> Algorithm:
-    """The best of: all pairs at once; edge-disjoint rings, or a ring through the CPUs; a pipelined tree."""
-    n = len(graph.topology.gpus)
-    if n < 2:
-        return Algorithm(math.inf, "a single GPU")
-    received = n / (n - 1)  # of the buffer, the own share does not travel
-    at_once = Algorithm(alltoall(graph).gbps, "every GPU to all others at once")
-    if n == 2 or at_once.gbps >= received * graph.least_injection_gbps * (1 - 1e-9):
-        return at_once  # nothing is faster
-    candidates = [
-        at_once,
-        Algorithm(received * rings(graph).total_gbps, "edge-disjoint rings (De Sensi §IV-C)"),
-        Algorithm(received * _tree_over_links(graph), "one pipelined tree over links between GPUs"),
-    ]
-    if len(graph.wide_islands) > 1:
-        candidates.append(Algorithm(received * ring_over_islands(graph), "one ring, through the CPUs"))
-    return _best(candidates)
+#: What libraries do for a collective with all pairs at once, and how its rings and trees go on.
+_NAMES = {
+    "allgather": ("every GPU to all others at once", "", ""),
+    "allreduce": (
+        "every GPU to all others at once, reduce-scatter then allgather",
+        ", reduce-scatter then allgather",
+        ", reduce then broadcast",
+    ),
+    "broadcast": ("a part to each other GPU, which passes it on", ", pipelined", ""),
+}
 
 
-def allreduce(graph: NodeGraph) -> Algorithm:
-    """The best of: all pairs at once, reduce-scatter then allgather; edge-disjoint rings (De Sensi §IV-C), over which
-    2 (n - 1) / n of the buffer are sent; a pipelined tree that reduces and then broadcasts."""
+def by_library(graph: NodeGraph, operation: str) -> Algorithm:
+    """The best that libraries do for one of COLLECTIVES: all pairs at once; edge-disjoint rings (De Sensi §IV-C), or a
+    ring through the CPUs; a pipelined tree. A reduction is its opposite backwards, a broadcast or an allgather.
+
+    Of an allgather's buffer the own share does not travel; of an allreduce's 2 (n - 1) / n are sent (Patarasuk and Yuan
+    2009). What more a broadcast's links let through (Edmonds 1973, `optimum`), libraries leave.
+    """
+    operation = {"reduce_scatter": "allgather", "reduce": "broadcast"}.get(operation, operation)
     n = len(graph.topology.gpus)
-    if n < 2:
-        return Algorithm(math.inf, "a single GPU")
-    at_once = Algorithm(alltoall(graph).gbps / 2, "every GPU to all others at once, reduce-scatter then allgather")
-    # 2 (n - 1) buffers leave the GPUs, whatever the algorithm.
-    most = sum(graph.injection_gbps(gpu) for gpu in graph.topology.gpus) / (2 * (n - 1))
-    if n == 2 or at_once.gbps >= most * (1 - 1e-9):
-        return at_once
-    moved = 2 * (n - 1) / n  # of the buffer, over each link of a ring
+    if n < 2 or operation == "alltoall":
+        return alltoall(graph)
+    pairs = alltoall(graph).gbps
+    if operation == "allgather":
+        at_once, on_ring, on_tree, most = pairs, n / (n - 1), n / (n - 1), graph.least_injection_gbps * n / (n - 1)
+    elif operation == "allreduce":
+        at_once, on_ring, on_tree = pairs / 2, n / (2 * (n - 1)), 1.0
+        # 2 (n - 1) buffers leave the GPUs, whatever the algorithm.
+        most = sum(graph.injection_gbps(gpu) for gpu in graph.topology.gpus) / (2 * (n - 1))
+    else:
+        at_once, on_ring, on_tree, most = pairs * (n - 1) / n, 1.0, 1.0, math.inf
+    name, of_rings, of_tree = _NAMES[operation]
+    all_at_once = Algorithm(at_once, name)
+    # A ring of two is their link, of which a buffer goes one way.
+    if n == 2 or at_once >= most * (1 - 1e-9):
+        return all_at_once
     candidates = [
-        at_once,
-        Algorithm(rings(graph).total_gbps / moved, "edge-disjoint rings, reduce-scatter then allgather"),
-        Algorithm(_tree_over_links(graph), "one pipelined tree over links between GPUs, reduce then broadcast"),
+        all_at_once,
+        Algorithm(rings(graph).total_gbps * on_ring, f"edge-disjoint rings (De Sensi §IV-C){of_rings}"),
+        Algorithm(_tree_over_links(graph) * on_tree, f"one pipelined tree over links between GPUs{of_tree}"),
     ]
     if len(graph.wide_islands) > 1:
-        candidates.append(Algorithm(ring_over_islands(graph) / moved, "one ring, through the CPUs, both steps"))
-    return _best(candidates)
+        candidates.append(Algorithm(ring_over_islands(graph) * on_ring, f"one ring, through the CPUs{of_rings}"))
+    return max(candidates, key=lambda algorithm: algorithm.gbps)
 
 
 def allreduce_in_switch(graph: NodeGraph) -> Algorithm | None:
@@ -129,30 +130,6 @@ def allreduce_over_all_links(graph: NodeGraph) -> float:
     return graph.least_injection_gbps
 
 
-def broadcast(graph: NodeGraph) -> Algorithm:
-    """The best of: a part to each other GPU, which passes it on; edge-disjoint rings, or a ring through the CPUs; a
-    pipelined tree. What more the links let through (Edmonds 1973, `optimum`), libraries leave."""
-    n = len(graph.topology.gpus)
-    if n < 2:
-        return Algorithm(math.inf, "a single GPU")
-    parts = Algorithm((n - 1) / n * alltoall(graph).gbps, "a part to each other GPU, which passes it on")
-    if n == 2:
-        return parts  # a ring of two is their link, of which a buffer goes one way
-    candidates = [
-        parts,
-        Algorithm(rings(graph).total_gbps, "edge-disjoint rings, pipelined"),
-        Algorithm(_tree_over_links(graph), "one pipelined tree over links between GPUs"),
-    ]
-    if len(graph.wide_islands) > 1:
-        candidates.append(Algorithm(ring_over_islands(graph), "one ring, through the CPUs"))
-    return _best(candidates)
-
-
-def reduce(graph: NodeGraph) -> Algorithm:
-    """The traffic of a broadcast the other way round: the same algorithms."""
-    return broadcast(graph)
-
-
 @lru_cache(maxsize=64)
 def rings(graph: NodeGraph) -> Rings:
     """The edge-disjoint rings of a node, found once."""
@@ -176,47 +153,19 @@ def _tree_over_links(graph: NodeGraph) -> float:
     return min((float(data["rate"]) for _, _, data in tree.edges(data=True)), default=math.inf)
 
 
-def _best(candidates: Iterable[Algorithm]) -> Algorithm:
-    return max(candidates, key=lambda tree: tree.gbps)
-
-
-# The reference collectives over device-to-device copies (De Sensi §IV-D): simple, not pipelined.
-
-
-def copy_broadcast(graph: NodeGraph, root: Gpu) -> Algorithm:
-    """The root writes to all peers at once, to each on its widest path: the busiest edge counts."""
+def by_copies(graph: NodeGraph, operation: str, root: Gpu) -> Algorithm:
+    """The reference collectives over device-to-device copies, simple and not pipelined (De Sensi §IV-D): a root writes
+    to all peers at once, or reads from them, each on its widest path; an allreduce does one after the other."""
+    if operation not in ("broadcast", "reduce", "allreduce"):
+        return Algorithm(alltoall(graph).gbps, "every GPU to all others at once, as an alltoall")
     others = [gpu for gpu in graph.topology.gpus if gpu != root]
-    rate = _busiest(graph, ((root, other) for other in others))
-    return Algorithm(rate, "the root writes to all peers at once (De Sensi §IV-D)")
-
-
-def copy_reduce(graph: NodeGraph, root: Gpu) -> Algorithm:
-    """The root reads all peers' buffers at once, as `copy_broadcast` backwards."""
-    others = [gpu for gpu in graph.topology.gpus if gpu != root]
-    rate = _busiest(graph, ((other, root) for other in others))
-    return Algorithm(rate, "the root reads from all peers at once (De Sensi §IV-D)")
-
-
-def copy_allreduce(graph: NodeGraph, root: Gpu) -> Algorithm:
-    """A reduction on one GPU, followed by a broadcast from it (De Sensi §IV-D)."""
-    name = "reduce on one GPU, then broadcast (De Sensi §IV-D)"
-    if len(graph.topology.gpus) < 2:
-        return Algorithm(math.inf, name)
-    return Algorithm(in_turn(copy_reduce(graph, root).gbps, copy_broadcast(graph, root).gbps), name)
-
-
-def copy_allgather(graph: NodeGraph) -> Algorithm:
-    """Every GPU writes its share of the buffer to all others at once: the traffic of an alltoall."""
-    return Algorithm(alltoall(graph).gbps, "every GPU to all others at once, as an alltoall")
-
-
-def _busiest(graph: NodeGraph, pairs: Iterable[tuple[Gpu, Gpu]]) -> float:
-    """What each of several pairs gets when all are busy, each on its widest paths."""
-    loads: dict[Edge, float] = defaultdict(float)
-    for source, destination in pairs:
-        for edge, share in graph.widest_shares(source, destination).items():
-            loads[edge] += share
-    return min((graph.path_rate(edge) / load for edge, load in loads.items()), default=math.inf)
+    writes = graph.rate_of_pairs((root, other) for other in others)
+    reads = graph.rate_of_pairs((other, root) for other in others)
+    if operation == "broadcast":
+        return Algorithm(writes, "the root writes to all peers at once (De Sensi §IV-D)")
+    if operation == "reduce":
+        return Algorithm(reads, "the root reads from all peers at once (De Sensi §IV-D)")
+    return Algorithm(in_turn([reads, writes]), "reduce on one GPU, then broadcast (De Sensi §IV-D)")
 
 
 def usable_share(graph: NodeGraph) -> float:
@@ -263,6 +212,4 @@ def estimates(topology: Topology) -> Iterator[Estimate]:
     source = f"CommBench §5.2.1, {equation.get(topology.nic_scheme or '', 'all NICs')}"
     yield Estimate("a node's NICs, one GPU active", alone, "Gb/s", source)
     yield Estimate("a node's NICs, all GPUs active", every, "Gb/s", source)
-    size = len(topology.gpus)
-    both = pattern_gbps(topology, GroupPattern("rail", 2, size, size, "bidirectional"))
-    yield Estimate("rail, all GPUs, both directions together", both, "Gb/s", "CommBench §5.4")
+    yield Estimate("rail, all GPUs, both directions together", 2 * every, "Gb/s", "CommBench §5.4")

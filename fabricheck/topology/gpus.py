@@ -22,6 +22,7 @@ from fabricheck.topology.question import (
     START_UP_US,
     Limits,
     Question,
+    in_turn,
 )
 
 
@@ -34,7 +35,7 @@ def pair(question: Question) -> Limits:
     why = f"widest path {'-'.join(path.devices)} (De Sensi §III-D)"
     if question.operation == "pingpong":
         # Half of the time there, half of it back.
-        expected = algorithms.in_turn(2 * expected, 2 * graph.widest_path(destination, source).rate_gbps)
+        expected = in_turn([2 * expected, 2 * graph.widest_path(destination, source).rate_gbps])
         ceiling = max(ceiling, expected)
     elif question.operation == "bidirectional":
         expected = min(expected, graph.widest_path(destination, source).rate_gbps)
@@ -101,16 +102,9 @@ def between_gpus(topology: Topology) -> list[str]:
 def algorithm_of(topology: Topology, operation: str, transport: str, gpus: tuple[Gpu, ...]) -> algorithms.Algorithm:
     """What a transport is expected to do, and what that gives, in Gb/s; the root of a rooted operation first."""
     graph = node_graph(node_part(topology, frozenset(gpus)))
-    root, by_copy = gpus[0], transport in ONE_PATH
-    if operation == "alltoall":
-        return algorithms.alltoall(graph)
-    if operation in ("allgather", "reduce_scatter"):
-        return algorithms.copy_allgather(graph) if by_copy else algorithms.allgather(graph)
-    if operation == "allreduce":
-        return algorithms.copy_allreduce(graph, root) if by_copy else algorithms.allreduce(graph)
-    if operation == "broadcast":
-        return algorithms.copy_broadcast(graph, root) if by_copy else algorithms.broadcast(graph)
-    return algorithms.copy_reduce(graph, root) if by_copy else algorithms.reduce(graph)
+    if transport in ONE_PATH and operation != "alltoall":
+        return algorithms.by_copies(graph, operation, gpus[0])
+    return algorithms.by_library(graph, operation)
 
 
 def staging(question: Question) -> Limits:

@@ -176,6 +176,14 @@ class NodeGraph:
             arriving = before
         return shares
 
+    def rate_of_pairs(self, pairs: Iterable[tuple[Gpu, Gpu]]) -> float:
+        """What each of several pairs gets, in Gb/s, when all are busy, each on its widest paths; infinite of none."""
+        loads: dict[Edge, float] = defaultdict(float)
+        for source, destination in pairs:
+            for edge, share in self.widest_shares(source, destination).items():
+                loads[edge] += share
+        return min((self.path_rate(edge) / load for edge, load in loads.items()), default=math.inf)
+
     def _widest_graph(self, source: str, destination: str) -> tuple[nx.DiGraph[str], float]:
         """The links that are at least as wide as the widest path, and its rate."""
         ends = self.gpu_names.index(source), self.gpu_names.index(destination)

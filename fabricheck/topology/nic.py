@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -24,27 +23,6 @@ _LAYERS = {
 def link_layer(model: str) -> str | None:
     """The link layer by a NIC's model: `InfiniBand`, `Ethernet`, `Slingshot`, `EFA`, `Omni-Path`; None: unknown."""
     return next((layer for layer, pattern in _LAYERS.items() if pattern.search(model)), None)
-
-
-def packed(f_nic: float, k: int, p: int) -> float:
-    """Bandwidth of k active GPUs, p of them on each NIC, filled one NIC after another (CommBench eq. (1)).
-
-    f_nic (1 + ReLU(k - p) / p), in the unit of f_nic.
-    """
-    _check_active(k)
-    return f_nic * (1 + max(0, k - p) / p)
-
-
-def round_robin(f_nic: float, k: int, r: int) -> float:
-    """Bandwidth, in the unit of `f_nic`, of k active GPUs dealt out to r NICs in turn (CommBench eq. (2)): f_nic k /
-    ceil(k / r)."""
-    _check_active(k)
-    return f_nic * k / math.ceil(k / r)
-
-
-def _check_active(k: int) -> None:
-    if k < 1:
-        raise ValueError(f"the number of active GPUs is 1 or more, not {k}")
 
 
 def nics_of(topology: Topology, gpu: Gpu) -> tuple[Nic, ...]:
@@ -92,24 +70,12 @@ def gpus_of_ports(topology: Topology) -> tuple[Gpu, ...]:
 
 
 def node_gbps(topology: Topology, k: int | None = None) -> float:
-    """Gb/s that a node sends when its first k GPUs are active (all: None), by its scheme (CommBench §5.2.1).
+    """Gb/s that a node sends when its first k GPUs are active (all: None): with p of them on each NIC, filled one after
+    another, f_nic (1 + ReLU(k - p) / p), dealt out to r NICs in turn f_nic k / ceil(k / r) (CommBench eq. (1), (2)).
 
-    A dynamic association can use all NICs whatever k (DGX A100 with its plugin). 0 without NICs. All NICs of a node
-    have one rate in the papers' model; where each has its GPUs, the least counts otherwise.
+    A dynamic association can use all NICs whatever k (DGX A100 with its plugin). 0 without NICs.
     """
-    nics = topology.nics
-    if not nics:
-        return 0.0
-    f_nic = min(nic.rate_gbps for nic in nics)
-    gpus = len(topology.gpus)
-    if not gpus or topology.nic_scheme in (None, "dynamic"):
-        return sum(nic.rate_gbps for nic in nics)
-    active = gpus if k is None else k
-    if topology.nic_scheme == "round-robin":
-        return round_robin(f_nic, active, len(nics))
-    if len(nics) > gpus:
-        return f_nic * active * (len(nics) // gpus)
-    return packed(f_nic, active, gpus // len(nics))
+    return gpus_gbps(topology, sorted(topology.gpus, key=lambda gpu: gpu.index)[:k])
 
 
 def gpus_gbps(topology: Topology, active: Sequence[Gpu]) -> float:
@@ -167,19 +133,6 @@ class GroupPattern:
             return [(i, j) for i in active for j in active]
         first = [(i, j) for i in active for j in range(self.g)]
         return first if source_group == 0 else [(j, i) for i, j in first]
-
-
-def pattern_gbps(topology: Topology, pattern: GroupPattern) -> float:
-    """Nominal Gb/s of the primary node under a group pattern: sent, plus received where data go both ways.
-
-    The node with k active GPUs is what limits it (CommBench eq. (1), (2); §5.4: 200 GB/s on Frontier and 300 GB/s on
-    Aurora with all GPUs active in both directions, of which 175 and 275 were measured).
-    Raises UserError if g is not the node's number of GPUs.
-    """
-    if pattern.g != len(topology.gpus):
-        raise UserError(f"{topology.system} has {len(topology.gpus)} GPUs a node, the pattern has g = {pattern.g}")
-    one_way = node_gbps(topology, pattern.k)
-    return one_way if pattern.direction == "unidirectional" else 2 * one_way
 
 
 def alltoall_asymptotic_gbps(topology: Topology) -> float:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,7 +29,7 @@ from fabricheck.topology.flows import (
     gather_cut,
     least_cut,
 )
-from fabricheck.topology.graph import Edge, NodeGraph, node_graph
+from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Gpu, Topology
 
 
@@ -79,8 +79,8 @@ _ROOTED: dict[str, Callable[[FlowNetwork, str], float]] = {
 }
 
 
-# Steps of the search before the best found so far is taken.
-_BUDGET = 50_000
+# Steps of the search before the best found so far is taken, and links of all rings together: it goes as deep.
+_BUDGET, _DEEPEST = 50_000, 700
 
 
 @dataclass(frozen=True)
@@ -151,57 +151,32 @@ def _least_cut(names: tuple[str, ...], slots: dict[tuple[str, str], int]) -> int
 def _search(names: tuple[str, ...], slots: dict[tuple[str, str], int], wanted: int) -> tuple[tuple[str, ...], ...]:
     """`wanted` disjoint rings by backtracking; none where there are none, or none was found in time."""
     free: Counter[frozenset[str]] = Counter({frozenset(edge): count for edge, count in slots.items()})
-    neighbours: dict[str, list[str]] = {name: [] for name in names}
-    for a, b in slots:
-        neighbours[a].append(b)
-        neighbours[b].append(a)
     start, size = names[0], len(names)
-    trail = [start]  # all rings one after another, each from `start`; the last one is open
-    on_ring = {start}
-    todo = [_next(trail, on_ring, neighbours, free)]
-    for _ in range(_BUDGET):
-        if not todo:
-            return ()
-        name = next(todo[-1], None)
-        if name is None:
-            # Nothing is left to try here: take the last step back.
-            todo.pop()
-            if todo:
-                _undo(trail, on_ring, free, size)
-            continue
-        free[frozenset((trail[-1], name))] -= 1
-        trail.append(name)
-        on_ring.add(name)
-        if len(trail) % size == 0 and free[edge := frozenset((name, start))]:
+    steps = itertools.count()
+    if wanted * size > _DEEPEST:
+        return ()
+
+    def completed(rings: tuple[tuple[str, ...], ...], ring: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        """The rings and an open one, which begins at `start`, with all that are missing; none where that cannot be."""
+        if len(rings) == wanted:
+            return rings
+        last = ring[-1]
+        if len(ring) == size:
+            able, rings, ring = [start], (*rings, ring), ()
+        else:
+            able = [name for name in names if name not in ring]
+        # The widest edge first: narrow ones are what rings run out of.
+        for name in sorted(able, key=lambda other: (-free[frozenset((last, other))], other)):
+            edge = frozenset((last, name))
+            if not free[edge] or next(steps) > _BUDGET:
+                continue
             free[edge] -= 1
-            if len(trail) == wanted * size:
-                return tuple(tuple(trail[at : at + size]) for at in range(0, len(trail), size))
-            trail.append(start)
-            on_ring.clear()
-            on_ring.add(start)
-        todo.append(_next(trail, on_ring, neighbours, free))
-    return ()
+            if whole := completed(rings, (*ring, name)):
+                return whole
+            free[edge] += 1
+        return ()
 
-
-def _next(
-    trail: list[str], on_ring: set[str], neighbours: Mapping[str, list[str]], free: Counter[frozenset[str]]
-) -> Iterator[str]:
-    """Where the open ring can go from its end, the widest edge first: narrow ones are what rings run out of."""
-    last = trail[-1]
-    able = [name for name in neighbours[last] if name not in on_ring and free[frozenset((last, name))]]
-    return iter(sorted(able, key=lambda other: (-free[frozenset((last, other))], other)))
-
-
-def _undo(trail: list[str], on_ring: set[str], free: Counter[frozenset[str]], size: int) -> None:
-    start = trail[0]
-    if len(trail) % size == 1 and len(trail) > 1:
-        # A ring was closed here: open it again.
-        trail.pop()
-        free[frozenset((trail[-1], start))] += 1
-        on_ring.update(trail[-size:])
-    last = trail.pop()
-    on_ring.discard(last)
-    free[frozenset((trail[-1], last))] += 1
+    return completed((), (start,))
 
 
 _MOST_ORDERS = 3_000  # of one island that are tried
@@ -269,9 +244,5 @@ def _rate_of_path(graph: NodeGraph, order: Sequence[str]) -> float:
 
 def _rate(graph: NodeGraph, order: Sequence[str]) -> float:
     by_name = {gpu.name: gpu for gpu in graph.topology.gpus}
-    loads: dict[Edge, float] = defaultdict(float)
-    for a, b in zip(order, [*order[1:], order[0]], strict=True):
-        for start, other in ((a, b), (b, a)):
-            for edge, share in graph.widest_shares(by_name[start], by_name[other]).items():
-                loads[edge] += share
-    return 2 * min(graph.path_rate(edge) / load for edge, load in loads.items())
+    ring = [by_name[name] for name in (*order, order[0])]
+    return 2 * graph.rate_of_pairs(pair for ends in itertools.pairwise(ring) for pair in (ends, ends[::-1]))

@@ -191,9 +191,9 @@ def test_gpus_that_differ_from_launch_to_launch_are_in_what_is_normal() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("limit: 5", "limit: 0", "limit: has to be a number above 0, not 0"),
-        ("launch: 0.1", "launch: 1", "is a share of the variance"),
-        (", limit: 5", "", "needs the fields bounds, launch, parts and limit"),
+        ("limit: 5", "limit: 0", "together.limit"),
+        ("launch: 0.1", "launch: 1", "together.launch"),
+        (", limit: 5", "", "together.limit"),
     ],
 )
 def test_what_a_file_says_of_parts_is_checked(tmp_path: Path, old: str, new: str, said: str) -> None:

@@ -30,7 +30,7 @@ from tests.support.findings import bad_finding, note
 from tests.support.histories import Made, normal
 from tests.support.nodes import node
 from tests.support.pages import render_html, write_html
-from tests.support.pasts import pair_metrics, past_with_everything, watched
+from tests.support.pasts import past_with_everything, watched
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
 REFERENCE = Reference(1100.0, -0.05, None, "Gb/s", "run1: measured 2026-11-21: made up")
@@ -176,27 +176,6 @@ def test_the_browser_is_told_which_scripts_to_run_and_to_load_nothing() -> None:
 SQUARE = node(4, [(a, b, 1, 100.0) for a in range(4) for b in range(a)], nics=1)
 
 
-def test_the_place_of_a_fault_stands_on_top() -> None:
-    problem = bad_finding(Verdict.DEGRADED, "nid002:hsn0 loses 10%: 6 pairs over it", "nid002:hsn0")
-    run = replace(pair_run(bad={(0, 3): Verdict.FAIL, (3, 0): Verdict.FAIL}), topology=SQUARE)
-    source = render_html([pair_run(), run], title="t", system="s", problems=[problem], past=past_with_everything())
-    assert source.index("A note.") < source.index('id="suspects"') < source.index('id="runs"')
-    titles = re.findall(r"<h3>.*?</span> (.*?)</h3>", source.split('id="suspects"')[1].split("</section>")[0])
-    assert titles == ["nid001 link GPU 0 - GPU 3", "nid002:hsn0", "n2:nic0 or n2"]
-    # Every link leads somewhere, and that of the run to the one that is shown first.
-    page = Page(source)
-    known = {each["id"] for _, each in page.elements if "id" in each}
-    wanted = [str(each["href"])[1:] for each in page.all("a")]
-    assert {"history", "run1"} <= set(wanted) <= known
-
-
-def test_nothing_wrong_is_no_place() -> None:
-    page = page_of(replace(pair_run(), topology=SQUARE), past=Past(watched(pair_metrics(slow=None))))
-    assert "What is wrong" not in page.text
-    # What was measured, in four numbers.
-    assert len(page.all("dl")) > 0 and "median of 12" in page.text
-
-
 def test_the_history_says_what_the_commands_say() -> None:
     past = past_with_everything()
     assert past.watched is not None
@@ -204,12 +183,6 @@ def test_the_history_says_what_the_commands_say() -> None:
     assert next(watch_lines(past.watched.result)) in text
     assert text.count("n2:nic0 or n2") == 1
     assert "nccl: 2.28.3 -> 2.29.1" in text
-
-
-def test_an_empty_past_changes_nothing() -> None:
-    assert render_html([pair_run()], title="t", system="s", past=Past()) == render_html(
-        [pair_run()], title="t", system="s"
-    )
 
 
 def test_a_page_without_runs_still_has_its_history() -> None:

@@ -17,7 +17,6 @@ from fabricheck.commands.topology import expected, validate
 from fabricheck.errors import UserError
 from fabricheck.history.metric_rows import JudgedCase, metrics_table
 from fabricheck.judge.system import SystemJudge
-from fabricheck.records.operations import backend_of
 from fabricheck.results.fabricbench import read_run
 from fabricheck.topology.model import find_topology
 from tests.support.nodes import ROOT
@@ -86,19 +85,6 @@ def test_validate_looks_at_the_files_of_all_partitions(suite: Path, monkeypatch:
     assert "topology-slow.yaml: there is no partition 'slow'" in said.stdout
     assert "topology-gpu8.yaml: system: is 'hgx-h100'" in said.stdout
     assert "partition gpu: has 4 GPUs, its topology 8" in said.stdout
-
-
-def test_an_old_key_of_an_environment_is_named_with_the_new_one(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FABRICHECK_SUITE", str(suite))
-    settings = suite / "site_configs" / "hgx-h200" / "settings.py"
-    old = 'for one in site_configuration["environments"]:\n    one["extras"]["port"] = one["extras"].pop("backend")\n'
-    settings.write_text(settings.read_text() + old)
-    said = CliRunner().invoke(validate, ["--system", "hgx-h200"], catch_exceptions=False)
-    assert said.exit_code == 1
-    assert "the environment's extras have 'port': 'cuda': the key is called 'backend' now: rename it" in said.stdout
-    with pytest.raises(UserError, match="is called 'backend' now"):
-        backend_of({"port": "cuda"})
-    assert (backend_of({"backend": "hip"}), backend_of({})) == ("hip", "host")
 
 
 def test_expected_takes_a_partition() -> None:

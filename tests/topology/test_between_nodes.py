@@ -170,16 +170,6 @@ def test_a_pair_is_asked_for_by_its_nodes_and_named(tmp_path: Path) -> None:
     assert near(one, "goodput").expected == pytest.approx(0.2)
 
 
-def test_only_pairs_of_the_same_round_share(tmp_path: Path) -> None:
-    hosts = sorted(ALL)
-    first = [samples("pingpong", (a, a + 4), 0) for a in range(4)]
-    second = [samples("pingpong", (0, 4), 1), samples("pingpong", (1, 2), 1)]
-    run = run_on(hosts, *first, *second)
-    expect = expect_from_topology(run, made(tmp_path, trunk=400), POLICY)
-    assert expect(first[0], "goodput").expected == pytest.approx(0.1)
-    assert expect(second[0], "goodput").expected == pytest.approx(0.2)
-
-
 @pytest.mark.parametrize("operation", ["allreduce", "allgather", "broadcast"])
 def test_nccl_cannot_achieve_more_than_the_trunk_lets_through(tmp_path: Path, operation: str) -> None:
     found = expectation(
@@ -228,9 +218,3 @@ def test_a_host_that_is_no_node_is_a_mistake_that_is_named(tmp_path: Path) -> No
     assert ends_of_ranks(run_on(["anything", "anything"], one), made(tmp_path)) == {}
     # Nor where two hosts have the name of one node: nobody knows which of them is it.
     assert ends_of_ranks(run_on(["nid001", "nid001.site"], one), made(tmp_path)) == {}
-
-
-def test_without_a_network_the_nics_decide_as_before(tmp_path: Path) -> None:
-    one = samples("pingpong", (0, 1), -1, "uncontended")
-    alone = replace(made(tmp_path, trunk=100), network=None)
-    assert expect_from_topology(run_on(["x", "y"], one), alone, POLICY)(one, "goodput").expected == pytest.approx(0.2)

@@ -16,8 +16,8 @@ from fabricheck.records.judgement import Expectation
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.topology.memory import host_link_gbps
 from fabricheck.topology.model import Nic
-from fabricheck.topology.of_metric import TRANSPORTS, expectation
-from tests.support.nodes import PAPERS, expected_of, node, system, two_sockets
+from fabricheck.topology.of_metric import TRANSPORTS
+from tests.support.nodes import PAPERS, expected_of, system, two_sockets
 
 GIB = 1 << 30
 
@@ -158,10 +158,6 @@ def test_shared_memory_has_wide_bounds(operation: str) -> None:
     assert ask(local, operation, (), transport="mpi", ranks=2, host_copy_gbps=None).expected is None
 
 
-def test_host_memory_of_a_gpu_node_between_nodes() -> None:
-    assert ask(system("alps"), "pingpong", (), transport="mpi", nodes=2, ranks=2).expected == pytest.approx(200)
-
-
 @pytest.mark.parametrize(
     ("transport", "devices", "nodes", "impossible", "possible"),
     [
@@ -277,22 +273,6 @@ def test_unknown_names(others: dict[str, Any]) -> None:
 def test_devices_that_do_not_fit(devices: tuple[int, ...]) -> None:
     with pytest.raises(UserError):
         ask(system("alps"), "pingpong", devices)
-
-
-def test_devices_by_name() -> None:
-    found = expectation(
-        node(2, [(0, 1, 1, 100.0)]),
-        operation="pingpong",
-        implementation="transfers",
-        transport="copy",
-        schedule="uncontended",
-        devices=["gpu0", "gpu1"],
-        nodes=1,
-        bytes=GIB,
-        quantity="goodput",
-        host_copy_gbps=None,
-    )
-    assert found.nominal == pytest.approx(100)
 
 
 @pytest.mark.parametrize("operation", ["local_copy", "host_to_device", "unidirectional"])

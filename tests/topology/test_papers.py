@@ -81,7 +81,7 @@ def test_de_sensi_iv_c_allreduce_over_all_links(name: str, expected: float) -> N
 
 def test_de_sensi_iv_c_allreduce_over_rings() -> None:
     assert algorithms.rings(graph("lumi")).total_gbps / 2 == pytest.approx(800)  # the paper counts twice the buffer
-    found = algorithms.allreduce(graph("lumi"))
+    found = algorithms.by_library(graph("lumi"), "allreduce")
     assert found.gbps == pytest.approx(800 * 8 / 7)  # a GPU's own share does not travel
     assert "rings" in found.name
 
@@ -139,9 +139,7 @@ def test_commbench_equations_1_and_2(name: str, k: int, gbytes: float) -> None:
 
 @pytest.mark.parametrize(("name", "gbytes", "measured"), [("frontier", 200, 175), ("aurora", 300, 275)])
 def test_commbench_5_4_bidirectional_rail_uses_90_percent(name: str, gbytes: float, measured: float) -> None:
-    gpus = len(system(name).gpus)
-    pattern = nic.GroupPattern("rail", 2, gpus, gpus, "bidirectional")
-    nominal = nic.pattern_gbps(system(name), pattern) / 8
+    nominal = next(each.value for each in algorithms.estimates(system(name)) if each.what.startswith("rail")) / 8
     assert nominal == pytest.approx(gbytes)
     assert measured / nominal == pytest.approx(0.9, abs=0.03)
 

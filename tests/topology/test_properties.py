@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricheck.records.operations import COLLECTIVES
-from fabricheck.topology import algorithms, nic, optimum
+from fabricheck.topology import algorithms, optimum
 from fabricheck.topology.gpus import algorithm_of
 from fabricheck.topology.graph import NodeGraph
 from fabricheck.topology.model import Gpu, Link, Switch, Topology
@@ -124,17 +124,6 @@ def test_renumbering_permutes_the_answer(topology: Topology, data: st.DataObject
             one = algorithm_of(topology, operation, transport, topology.gpus).gbps
             other = algorithm_of(renamed, operation, transport, tuple(renamed.gpu(each) for each in new)).gbps
             assert other == pytest.approx(one), (operation, transport)
-
-
-@given(f=st.floats(1, 1000), k=st.integers(1, 64))
-def test_packed_with_one_gpu_a_nic_is_one_to_one(f: float, k: int) -> None:
-    assert nic.packed(f, k, 1) == pytest.approx(f * k)
-    assert nic.round_robin(f, k, k) == pytest.approx(f * k)
-
-
-@given(f=st.floats(1, 1000), k=st.integers(1, 64), p=st.integers(1, 8))
-def test_more_active_gpus_never_lower_a_packed_node(f: float, k: int, p: int) -> None:
-    assert nic.packed(f, k + 1, p) >= nic.packed(f, k, p) >= f
 
 
 @settings(deadline=None, max_examples=effort(15, share=2))

@@ -135,22 +135,6 @@ def test_the_numbers_of_imb() -> None:
     assert _one(four, "alltoall", 1024, ranks=4).times_ns.tolist() == [6941740]
 
 
-@pytest.mark.parametrize(
-    ("name", "verdict"),
-    [
-        ("h200_osu_alltoall_DD_crash", Verdict.INCOMPLETE),
-        ("host_osu_allreduce_full_validate", Verdict.FAIL),
-        ("host_osu_reduce_scatter", Verdict.FAIL),
-        ("host_osu_barrier", Verdict.INVALID),
-        ("host_osu_mbw_mr_window", Verdict.INVALID),
-    ],
-)
-def test_osu_runs_that_went_wrong(name: str, verdict: Verdict) -> None:
-    problems = _osu(name).problems
-    assert verdict in {each.verdict for each in problems}
-    assert all(each.message.startswith(name) and len(each.message.splitlines()) == 1 for each in problems)
-
-
 def test_a_killed_run_of_osu_is_incomplete_where_the_sizes_are_known() -> None:
     text = _text("osu", "host_osu_bw_killed.txt")
     output = read_one(text, sizes=[1 << power for power in range(21)])
