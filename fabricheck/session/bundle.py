@@ -18,14 +18,12 @@ from fabricheck import __version__
 from fabricheck.errors import UserError, refused
 from fabricheck.fleet.record import Fleet
 from fabricheck.jsonfile import read_json
-from fabricheck.records.case import Case
-from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results import job_script
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import FOLDER as STATES
 from fabricheck.session.hiding import HOME, RUN, SUITE, Hiding
-from fabricheck.session.reframe_report import FinishedSession, read_info, read_session
+from fabricheck.session.reframe_report import read_info
 from fabricheck.session.run_folders import REPORT, VERDICT
 from fabricheck.suite import site_root, suite_root
 from fabricheck.wholefile import whole_file
@@ -38,17 +36,28 @@ _MOST_RUNS, _MOST_REASONS = 3, 5
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """A result file of a test case, its name in the folder of the run, and the verdict on it."""
+class _Result:
+    """A result file of a run: the verdict on it, its test, and its name in the folder of the run."""
 
-    case: Case
+    run: Path
     verdict: Verdict
-    file: Path
+    test: str
     name: str
 
     @property
     def script(self) -> list[str]:
-        return job_script.read_script(self.file.parent / job_script.NAME)
+        return job_script.read_script((self.run / self.name).parent / job_script.NAME)
+
+    @property
+    def environment(self) -> str:
+        """SYSTEM/PARTITION/ENVIRONMENT, below which ReFrame left the test."""
+        parts = Path(self.name).parts
+        top = next((place for place, part in enumerate(parts) if part in ("output", "stage")), 0)
+        return "/".join(parts[top + 1 : top + 4])
+
+    @property
+    def build_folder(self) -> str:
+        return shlex.quote(f"build-{self.environment.rpartition('/')[2]}")
 
 
 def files_of_system(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -69,36 +78,26 @@ def sources() -> Iterator[tuple[str, Path]]:
             yield f"{SOURCES}/{file.relative_to(suite_root() / 'src')}", file
 
 
-def how_to_reproduce(folder: Path, session: FinishedSession) -> str:
+def how_to_reproduce(folder: Path) -> str:
     """The page, for the run in `folder`. Raises UserError where its verdict cannot be read."""
     verdict = read_json(folder / VERDICT)
-    said = {str(run["file"]).rpartition(f"/{folder.resolve().name}/")[2]: run for run in verdict.get("runs", [])}
-    measured = sorted(_measured(folder, session, said), key=lambda each: -[*Verdict].index(each.verdict))
-    slow = [each for each in measured if each.verdict is not Verdict.PASS]
+    results = sorted(_results(folder, verdict), key=lambda result: -[*Verdict].index(result.verdict))
+    slow = [result for result in results if result.verdict is not Verdict.PASS]
+    first = results[0].name if results else "RESULT"
     lines = [f"# {verdict.get('verdict', 'A run')} of {verdict.get('system', 'a system')}: how to reproduce it", ""]
     lines += [f"- {reason}" for reason in _reasons(verdict)]
     lines += ["", "## Files", "", "| verdict | test | result |", "|---|---|---|"]
-    lines += [f"| {each.verdict.value} | `{each.case}` | `{each.name}` |" for each in measured]
-    lines += ["", f"Beside each result: job script, output, errors, and the node's state in `{STATES}/`."]
+    lines += [f"| {result.verdict.value} | `{result.test}` | `{result.name}` |" for result in results]
+    lines += ["", f"Beside each result: job script, output, errors, and the node's state in `{STATES}/`.", ""]
     lines += [
-        "",
-        "Take a new shell for each block, and your own compilers, MPI library and launcher where the paths differ.",
+        "Take a new shell for each block, and your own compilers, MPI library and launcher where the paths differ."
     ]
     built: set[str] = set()
-    for number, result in enumerate((slow or measured)[:_MOST_RUNS], 1):
-        build = [] if result.case.environment in built else _build(session, result)
-        lines += [
-            "",
-            f"## {result.case}",
-            "",
-            "```",
-            *job_script.set_up(result.script),
-            *build,
-            *_launch(result, f"result-{number}.jsonl"),
-            "```",
-        ]
-        built.add(result.case.environment)
-    first = (slow or measured)[0].name if measured else "RESULT"
+    for number, result in enumerate((slow or results)[:_MOST_RUNS], 1):
+        build = [] if result.environment in built else _build(result)
+        launch = _launch(result, f"result-{number}.jsonl")
+        lines += ["", f"## {result.test}", "", "```", *job_script.set_up(result.script), *build, *launch, "```"]
+        built.add(result.environment)
     lines += [
         "",
         f"## Judge (Fabricheck {__version__})",
@@ -113,12 +112,12 @@ def how_to_reproduce(folder: Path, session: FinishedSession) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _measured(folder: Path, session: FinishedSession, said: Mapping[str, Any]) -> Iterator[_Measured]:
-    for case in session.cases:
-        for file in case.result_files():
-            name = str(file.relative_to(folder) if file.is_relative_to(folder) else file)
-            run = said.get(name, {})
-            yield _Measured(case, Verdict(run["verdict"]) if run else case.verdict, file, name)
+def _results(folder: Path, verdict: Mapping[str, Any]) -> Iterator[_Result]:
+    for run in verdict.get("runs", []):
+        # A run that came from another machine names its folder there.
+        name = str(run["file"]).rpartition(f"/{folder.resolve().name}/")[2]
+        if (folder / name).is_file():
+            yield _Result(folder, Verdict(run["verdict"]), str(run.get("test") or name), name)
 
 
 def _reasons(verdict: Mapping[str, Any]) -> Iterator[str]:
@@ -128,29 +127,20 @@ def _reasons(verdict: Mapping[str, Any]) -> Iterator[str]:
         yield f"{finding.get('verdict', '')} {finding.get('message', '')}".strip()
 
 
-def _build(session: FinishedSession, measured: _Measured) -> Iterator[str]:
+def _build(result: _Result) -> Iterator[str]:
     """CMake's lines, with the options that the environment of the run was built with."""
-    scripts = (
-        job_script.read_script(case.folder / "rfm_build.sh")
-        for case in session.cases
-        if case.is_build and case.folder is not None and case.environment == measured.case.environment
-    )
+    scripts = map(job_script.read_script, result.run.glob(f"*/{result.environment}/*/rfm_build.sh"))
     built = next((line for script in scripts for line in script if "build_once.sh" in line), "")
     options = [_in_archive(word) for word in _words(built) if word.startswith("-D")]
-    options = options or [f"-DFABRICHECK_BACKEND={read_run(measured.file).header.get('backend', 'host')}"]
-    build = _build_folder(measured)
-    yield f"cmake -S {SOURCES} -B {build} {shlex.join(options)}"
-    yield f"cmake --build {build} --parallel --target fabricbench"
+    options = options or [f"-DFABRICHECK_BACKEND={read_run(result.run / result.name).header.get('backend', 'host')}"]
+    yield f"cmake -S {SOURCES} -B {result.build_folder} {shlex.join(options)}"
+    yield f"cmake --build {result.build_folder} --parallel --target fabricbench"
 
 
-def _build_folder(measured: _Measured) -> str:
-    return shlex.quote(f"build-{measured.case.environment}")
-
-
-def _launch(measured: _Measured, output: str) -> Iterator[str]:
+def _launch(result: _Result, output: str) -> Iterator[str]:
     """The line that started the ranks, with its launcher; it writes `output`."""
-    for line, program in job_script.launches(measured.script):
-        own = line.replace(program, f"{_build_folder(measured)}/fabricbench", 1)
+    for line, program in job_script.launches(result.script):
+        own = line.replace(program, f"{result.build_folder}/fabricbench", 1)
         yield _in_archive(re.sub(r"(--output[= ])\S*result\.jsonl", rf"\g<1>{output}", own))
 
 
@@ -185,9 +175,8 @@ def write_bundle(
     """
     if not (folder / VERDICT).is_file():
         raise UserError(f"{folder}: has no {VERDICT}: name the folder of a run, below output/runs/")
-    session = read_session(folder)
-    instructions = how_to_reproduce(folder, session)
-    called: Callable[[str], str] = _hiding(session, folder, more, nodes, instructions) if hide else str
+    instructions = how_to_reproduce(folder)
+    called: Callable[[str], str] = _hiding(folder, more, nodes, instructions) if hide else str
     members = [*((str(file.relative_to(folder)), file) for file in _files(folder)), *files_of_system(folder)]
     written: list[str] = []
 
@@ -221,19 +210,17 @@ def _files(folder: Path) -> Iterator[Path]:
                 yield file
 
 
-def _hiding(
-    session: FinishedSession, folder: Path, more: Iterable[str], nodes: Iterable[str], instructions: str
-) -> Hiding:
+def _hiding(folder: Path, more: Iterable[str], nodes: Iterable[str], instructions: str) -> Hiding:
     info = read_info(folder / REPORT)
     told = read_json(folder / REPORT)["session_info"]
-    known = [*_hosts([read_run(file) for file in session.files]), info.host, *_of_fleet(folder), *nodes]
+    hosts = [host for run in read_json(folder / VERDICT).get("runs", []) for host in run["hosts"]]
     users = {str(told.get("user") or ""), *_owners(folder)} - {"root"}  # which is a word, too, and nobody's name
     # A run that came from another machine names its folder there.
     paths = {folder.resolve(): RUN, info.outputs.parent: RUN, suite_root(): SUITE, Path.home(): HOME}
     called = {str(path): name for path, name in paths.items() if len(path.parts) > 1}
     # What the instructions start is nobody's, also where another run was busy with it.
     processes = {*_processes(folder)} - {*re.findall(r"[\w.+-]+", instructions)}
-    return Hiding(known, [*users, *processes, *more], called)
+    return Hiding([*hosts, info.host, *_of_fleet(folder), *nodes], [*users, *processes, *more], called)
 
 
 def _processes(folder: Path) -> Iterator[str]:
@@ -256,9 +243,3 @@ def _of_fleet(folder: Path) -> tuple[str, ...]:
     """The nodes of a run over many, also those that it did not get."""
     fleet = Fleet.of_run(folder)
     return (*fleet.nodes, *fleet.unchecked) if fleet is not None else ()
-
-
-def _hosts(runs: Iterable[Run]) -> Iterator[str]:
-    for run in runs:
-        for rank in run.ranks:
-            yield rank.host

@@ -44,7 +44,7 @@ class TimeLeft:
     def text(self, now: float) -> str:
         """In words, `now` in seconds of the monotonic clock; empty where no test has ended yet."""
         ended = max(self.begun - self._before - 1, self.judged)  # in a shared job none is judged before its end
-        if self._first is None or ended < 1:
+        if self._first is None or ended < 1 or self.begun >= self.tests:
             return ""
         seconds = _END_S + (now - self._first) / ended * max(self.tests - self._before - ended, 0)
         return f"{round(seconds / 60)} min left" if seconds >= 120 else f"{max(round(seconds), 1)} s left"

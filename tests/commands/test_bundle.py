@@ -21,7 +21,7 @@ from tests.support.result_files import HOST, lines_of, write
 def run(tmp_path: Path) -> Path:
     """The folder of a run on the node login7.site.example, as `fabricheck run` leaves it."""
     folder = tmp_path / "runs" / "toy-20261122T000000Z"
-    stage = folder / "output" / "toy" / "Measures"
+    stage = folder / "output/toy/default/none/Measures"
     stage.mkdir(parents=True)
     lines = lines_of(HOST)
     for rank in lines[0]["ranks"]:
@@ -41,7 +41,9 @@ def run(tmp_path: Path) -> Path:
         "num_cases": 1, "user": "curie", "prefix_output": str(folder / "output"), "prefix_stage": str(folder / "stage"),
     }  # fmt: skip
     (folder / "reframe.json").write_text(json.dumps({"session_info": info, "runs": [{"testcases": [case]}]}))
-    (folder / "verdict.json").write_text('{"hosts": ["login7.site.example"]}')
+    file = str(stage / "result.jsonl")
+    told = {"file": file, "verdict": "PASS", "problems": [], "hosts": ["login7.site.example"]}
+    (folder / "verdict.json").write_text(json.dumps({"runs": [told]}))
     (folder / "report.html").write_text("<html>")
     return folder
 
@@ -58,35 +60,29 @@ def test_it_has_all_that_is_text(run: Path, tmp_path: Path) -> None:
     found = contents(tmp_path / "b.tar.gz")
     names = {name.removeprefix("toy-20261122T000000Z/") for name in found}
     assert names == {
-        "REPRODUCE.md", "reframe.json", "verdict.json", "report.html", "output/toy/Measures/result.jsonl",
-        "output/toy/Measures/rfm_job.err", "output/toy/Measures/node-state/login7.addresses",
+        "REPRODUCE.md", "reframe.json", "verdict.json", "report.html", "output/toy/default/none/Measures/result.jsonl",
+        "output/toy/default/none/Measures/rfm_job.err", "output/toy/default/none/Measures/node-state/login7.addresses",
     }  # fmt: skip
     assert found["toy-20261122T000000Z/verdict.json"] == (run / "verdict.json").read_text()
 
 
 def test_it_says_how_to_build_launch_and_judge_the_failing_run(run: Path, tmp_path: Path) -> None:
     """A vendor unpacks it, and pastes lines that need nothing of the site but its modules."""
-    stage = run / "output" / "toy" / "Measures"
-    shutil.copytree(stage, run / "output" / "toy" / "Passes")
+    stage = run / "output/toy/default/none" / "Measures"
+    shutil.copytree(stage, run / "output/toy/default/none" / "Passes")
     (stage / "rfm_job.sh").write_text(
         "#!/bin/bash\n#SBATCH --account=project_465\nmodule load openmpi\nexport A=1\nmkdir -p node-state\n"
         "sh -c collect node-state/before.log\nsrun -n 2 /cache/x/fabricbench --transport=mpi "
         "--matrix=/opt/suite/src/data/moe-3-combine.mtx,/opt/suite/src/data/moe-3-dispatch.mtx\nexit $status\n"
     )
-    report = json.loads((run / "reframe.json").read_text())
-    (case,) = report["runs"][0]["testcases"]
-    passes = {**case, "name": "Passes", "unique_name": "Passes", "outputdir": str(run / "output" / "toy" / "Passes")}
-    built = run / "output" / "toy" / "Build"
+    built = run / "output/toy/default/none" / "Build"
     built.mkdir()
     (built / "rfm_build.sh").write_text(
         "sh /s/src/build_once.sh fabricbench /s /c . 'cmake' -DFABRICHECK_BACKEND=cuda\n"
     )
-    build = {**case, "name": "Build", "unique_name": "Build", "fixture": True, "outputdir": str(built)}
-    report["runs"][0]["testcases"] = [passes, case, build]
-    (run / "reframe.json").write_text(json.dumps(report))
-    files = {name: f"/there/{run.name}/output/toy/{name}/result.jsonl" for name in ("Passes", "Measures")}
+    files = {name: f"/there/{run.name}/output/toy/default/none/{name}/result.jsonl" for name in ("Passes", "Measures")}
     verdicts = {"Passes": "PASS", "Measures": "FAIL"}
-    runs = [{"file": files[name], "verdict": verdicts[name], "problems": []} for name in files]
+    runs = [{"file": files[name], "verdict": verdicts[name], "problems": [], "hosts": []} for name in files]
     (run / "verdict.json").write_text(json.dumps({"system": "local", "verdict": "FAIL", "runs": runs}))
     bundle = write_bundle(run, tmp_path / "b.tar.gz", hide=True)
     found = {name.partition("/")[2]: text for name, text in contents(tmp_path / "b.tar.gz").items()}
@@ -101,7 +97,9 @@ def test_it_says_how_to_build_launch_and_judge_the_failing_run(run: Path, tmp_pa
         "srun -n 2 build-none/fabricbench --transport=mpi "
         "--matrix=src/data/moe-3-combine.mtx,src/data/moe-3-dispatch.mtx",
     ]
-    assert any(line.startswith("fabricheck judge output/toy/Measures/result.jsonl --site site") for line in lines)
+    assert any(
+        line.startswith("fabricheck judge output/toy/default/none/Measures/result.jsonl --site site") for line in lines
+    )
     assert "src/CMakeLists.txt" in bundle and "site/site_configs/local/topology.yaml" in found
     assert "project_465" not in "".join(found.values())
 
@@ -112,7 +110,7 @@ def test_hidden_names_are_nowhere_and_what_is_like_them_stays(run: Path, tmp_pat
     text = "".join([*found, *found.values()])
     for name in ("login7.site", "site.example", "secret-project", "curie", str(tmp_path), "10.7.3.21"):
         assert name not in text
-    errors = found["toy-20261122T000000Z/output/toy/Measures/rfm_job.err"]
+    errors = found["toy-20261122T000000Z/output/toy/default/none/Measures/rfm_job.err"]
     assert re.fullmatch(r"x[0-9a-f]{8}: link down; login77 is another; /home of x[0-9a-f]{8}\n", errors)
     assert any(name.endswith(".html") for name in found)
 
@@ -172,12 +170,12 @@ KEPT += ' 64 ranks 1795642905123456 {"hash":"c61abd48333544ca"}'
 def test_what_only_looks_like_a_name_is_hidden_too(run: Path, tmp_path: Path) -> None:
     busiest = ["vasp_std 12.5", "fabricbench 0.8", "cmake 0.2"]
     state = {"gpus": [{"processes": [{"pid": 4711, "name": "gmx_mpi"}]}], "busiest": busiest}
-    stage = run / "output" / "toy" / "Measures"
+    stage = run / "output/toy/default/none" / "Measures"
     (stage / "node-state" / "login7.before.json").write_text(json.dumps(state))
     (stage / "rfm_job.out").write_text("\n".join([*SECRETS, "vasp_std 12.5", KEPT, "leaf07sw"]))
     write_bundle(run, tmp_path / "b.tar.gz", hide=True, nodes=["nid0001", "LEAF07sw"])
     found = contents(tmp_path / "b.tar.gz")
-    text = found["toy-20261122T000000Z/output/toy/Measures/rfm_job.out"]
+    text = found["toy-20261122T000000Z/output/toy/default/none/Measures/rfm_job.out"]
     # A salted hash can hold any digits.
     words = re.sub("x[0-9a-f]{8}|nvidia", "#", text.lower())
     assert re.findall(r"nid|506b|fe80|2001|10\.7|project|465|marie|phys|540|4711|gmx|vasp", words) == []

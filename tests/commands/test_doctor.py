@@ -20,10 +20,8 @@ from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session import doctor
 from fabricheck.suite import suite_root
-from tests.judge.test_part_values import named
 from tests.support.bench import built
 from tests.support.burn_ins import burn_in_lines, slower, windows_of
-from tests.support.equal_runs import run_of
 from tests.support.result_files import Line, settle, write
 from tests.support.states import gpu, nic, node
 
@@ -102,35 +100,6 @@ def test_a_rank_that_cannot_be_started(
     assert "FAIL        nid001: one rank on each of 4 GPUs could not be started: mpirun ended with exit status 7" in out
     assert call(f"--built={tmp_path}", "--environment=other") == 2
     assert "environments are openmpi; choose with --environment" in capsys.readouterr().err
-
-
-def test_a_node_that_says_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.executable", "/bin/false")
-    with pytest.raises(UserError, match="the state of this node cannot be read: ended with exit status 1"):
-        doctor.ask_this_node(5)
-
-
-@pytest.mark.parametrize(
-    ("model", "gbps", "verdict"),
-    [
-        ("NVIDIA H100 80GB HBM3", 11880.0, Verdict.PASS),
-        ("NVIDIA H100 80GB HBM3", 9000.0, Verdict.DEGRADED),
-        ("a new model", 11880.0, Verdict.INCOMPLETE),
-    ],
-)
-def test_the_memory_of_each_gpu_is_compared_with_its_model(
-    model: str, gbps: float, verdict: Verdict, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    slower: dict[tuple[int, ...], float] = {(1,): 1 - gbps / 11880}
-    run = run_of(["nid001"] * 2, [(0,), (1,)], operation="local_copy", transport="kernel", level=11880, slower=slower)
-    monkeypatch.setattr(doctor, "start_ranks", lambda *_: doctor.RankStart(Verdict.PASS, "sent data"))
-    monkeypatch.setattr(doctor, "_measured", lambda *_: named(run, model, 79.6))
-    made(monkeypatch, node("nid001", gpus=(gpu(0), gpu(1))))
-    assert call("--full", "--built=.") == EXIT_CODES[verdict]
-    lines = [line for line in capsys.readouterr().out.splitlines() if "in its memory" in line]
-    assert lines[1].split()[0] == verdict.value
-    assert [line.split(":")[1] for line in lines] == [" GPU 0", " GPU 1"]
-    assert max(map(len, lines)) <= 160
 
 
 def multiplied(factor: float = 1, *, by: str = "cuBLAS 130100", wrong: int = 0) -> Callable[[list[Line]], None]:
