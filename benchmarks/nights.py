@@ -45,7 +45,8 @@ def sessions(archive: Path, folder: Path) -> pl.DataFrame:
     """The values of a night's sessions: the median of each metric's runs."""
     with tarfile.open(archive) as file:
         file.extractall(folder, filter="data")
-    measured = history(folder / "store", system="lent").filter(~pl.col("verdict").is_in(NO_MEASUREMENT))
+    (system,) = (each.name for each in (folder / "store").iterdir() if each.is_dir())
+    measured = history(folder / "store", system=system).filter(~pl.col("verdict").is_in(NO_MEASUREMENT))
     values = measured.group_by(*KEY, "unit", "session", maintain_order=True).agg(pl.col("value").median())
     return values.with_columns(night=pl.lit(archive.name))
 

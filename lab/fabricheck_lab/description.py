@@ -68,6 +68,8 @@ _MODELS: Mapping[str, _Model] = {
     "H200": _Model("nvidia", "NVIDIA H200", "sm_90", 132, 140, 6144),
     "MI250X": _Model("amd", "AMD Instinct MI250X", "gfx90a", 110, 64, 4096),
     "MI300A": _Model("amd", "AMD Instinct MI300A", "gfx942", 228, 128, 8192, pageable=True),
+    "MI300X": _Model("amd", "AMD Instinct MI300X", "gfx942", 304, 192, 8192),
+    "MI355X": _Model("amd", "AMD Instinct MI355X", "gfx950", 256, 288, 8192),
     "PVC tile": _Model("intel", "Intel(R) Data Center GPU Max 1550", "pvc", 56, 64, 4096),
 }
 

@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 
 from fabricheck.errors import UserError
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
-from fabricheck.suite import MINIATURE
+from fabricheck.suite import MINIATURE, outside_roots, site_root
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology, load_topology, partition_files
 from fabricheck.topology.network import Network, NetworkSwitch, fold, node_of
@@ -106,10 +106,11 @@ def nic_mbps(topology: Topology) -> float:
 
 def topology_file(system: str, partition: str, root: Path) -> Path:
     """The topology.yaml of a system's partition. Raises UserError where there is none."""
-    folder = root / "site_configs" / system
-    file = partition_files(system, root / "site_configs").get(partition, folder / "topology.yaml")
+    sites = site_root(system, root) / "site_configs"
+    file = partition_files(system, sites).get(partition, sites / system / "topology.yaml")
     if not file.is_file():
-        known = sorted(found.parent.name for found in (root / "site_configs").glob("*/topology.yaml"))
+        folders = (root, *outside_roots())
+        known = sorted(found.parent.name for folder in folders for found in folder.glob("site_configs/*/topology.yaml"))
         raise UserError(f"no system {system!r} to emulate: systems are {', '.join(known)}")
     return file
 
@@ -278,7 +279,7 @@ def write_suite(miniature: Miniature, root: Path, folder: Path, topology: Path, 
     shutil.copy(topology, site / "topology.yaml")
     small = load_topology(topology)
     described = {
-        "settings": str(root / "site_configs" / miniature.system / "settings.py"),
+        "settings": str(site_root(miniature.system, root) / "site_configs" / miniature.system / "settings.py"),
         "system": miniature.system,
         "partition": miniature.partition,
         "nodes": miniature.nodes,

@@ -153,9 +153,9 @@ Under load
                           fewer where a product would take more than 0.1 s]
   --product-by WHICH      library (cuBLAS or rocBLAS, where it is there) or kernel           [library]
 Safeguards
-  --verify WHEN           every byte: after the last iteration of each batch (batch), or
-                          after each iteration (every); stamps in each 64 KiB after each
-                          iteration with both; or off                                       [batch]
+  --verify WHEN           every byte: after the last iteration of each batch, and after others as
+                          often as that takes 3% longer (batch), or after each iteration (every);
+                          stamps in each 4 KiB after each iteration with both; or off       [batch]
   --timeout SECONDS       end the run if an iteration takes longer, or a part of the set-up
                           five times as long (more with each thousand ranks)                [60]
                           (ccl: with the report of NCCL's RAS, NCCL >= 2.24)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -28,6 +29,9 @@ constexpr std::int64_t kProbedTrain = 2;
 constexpr std::uint64_t kLeastUncached = std::uint64_t{64} << 10;
 // Iterations of a victim alone, then as many beside its aggressors, so that what drifts drifts in both.
 constexpr std::int64_t kTurn = 20;
+
+// Of the time of an iteration, what a look at every byte may add to it on average.
+constexpr double kShareOfChecks = 0.03;
 
 // What rank 0 decides after each batch.
 struct Decision {
@@ -217,14 +221,17 @@ class Loop {
     const std::int64_t interval = options_.verify == Verify::every ? 1 : count;
     const std::int64_t start = now_ns();
     readying_ns_ = 0;
+    std::int64_t filled = start;
     for (std::int64_t done = 0; done < count; done += interval) {
       fill();
+      filled = now_ns();
       if (contention_) {
         take_turns(local_.data() + 2 * done, interval);
       } else {
         iterate(local_.data() + static_cast<std::int64_t>(lanes_) * done, interval);
       }
     }
+    if (options_.verify == Verify::batch && !keep) share_out_checks((now_ns() - filled - all_bytes_ns_) / count);
     if (contention_ && !keep) contention_->forget_attacks();
     if (verifies()) {
       wrong_ = 0;
@@ -257,17 +264,39 @@ class Loop {
     for (const auto& verifier : verifiers_) verifier->stamp();
   }
 
-  // Straight after the clock, so that what was said to be done before it was is seen.
+  // Straight after the clock, so that what was said to be done before it was is seen. Which iterations are looked at in
+  // every byte has no period, so that a fault which has one does not escape.
   void check(bool last) {
     if (!verifies()) return;
     if (options_.injected == "wrong-byte" && injected_here() && last) verifiers_.back()->plant_wrong_byte();
+    drawn_ = pattern::mix(drawn_);
+    const bool all = last || drawn_ % static_cast<std::uint64_t>(all_bytes_each_) == 0;
+    const std::int64_t start = last ? now_ns() : 0;
     for (const auto& verifier : verifiers_) {
-      if (last) {
-        verifier->check_all();
+      if (all) {
+        verifier->check_all(last);
       } else {
         verifier->check_stamps();
       }
+      if (last) verifier->wrong_bytes();
     }
+    if (last) all_bytes_ns_ = now_ns() - start;
+  }
+
+  // In one of how many iterations every byte is looked at: what that takes longer than the stamps, as the last check
+  // did, may add kShareOfChecks to an iteration of `iteration_ns`.
+  void share_out_checks(std::int64_t iteration_ns) {
+    const std::int64_t start = now_ns();
+    for (const auto& verifier : verifiers_) {
+      verifier->check_stamps();
+      verifier->wrong_bytes();
+    }
+    const std::int64_t longer = all_bytes_ns_ - (now_ns() - start);
+    const double affordable_ns = kShareOfChecks * static_cast<double>(std::max<std::int64_t>(iteration_ns, 1));
+    all_bytes_each_ = 1 + std::max<std::int64_t>(0, std::llround(static_cast<double>(longer) / affordable_ns));
+    mpi_check(MPI_Allreduce(MPI_IN_PLACE, &all_bytes_each_, 1, MPI_INT64_T, MPI_MAX, context_.world.all),
+              "MPI_Allreduce");
+    context_.shared.advance();
   }
 
   // What passed since the operation ended; a clock read before each check and stamp would cost as much as they do.
@@ -458,7 +487,10 @@ class Loop {
   std::vector<std::int64_t> local_;
   std::vector<std::vector<std::int64_t>> times_;
   std::int64_t typical_ns_ = 0;  // of an iteration of the last batch; on rank 0
-  std::int64_t call_ns_ = 0;     // of one operation of it; on rank 0
+  std::int64_t all_bytes_each_ = std::numeric_limits<std::int64_t>::max();  // so many iterations, and after a batch
+  std::int64_t all_bytes_ns_ = 0;                                           // of the last look at all of them
+  std::uint64_t drawn_ = 0;
+  std::int64_t call_ns_ = 0;  // of one operation of it; on rank 0
   std::int64_t readying_ns_ = 0;
   std::int64_t ended_ns_ = 0;  // when the operation before did, or what was verified since
   bool read_by_others_;        // whether others may read what this rank sent when its own part is done

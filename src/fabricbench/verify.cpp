@@ -132,29 +132,30 @@ pattern::Stretch Verifier::sent(pattern::Stretch of_a_slot) const {
   return of_a_slot;
 }
 
-pattern::Check Verifier::check_of(const pattern::Stretch* stretches, std::size_t number, bool stamps_only) const {
+pattern::Check Verifier::check_of(const pattern::Stretch* stretches, std::size_t number, bool stamps_only,
+                                  bool last) const {
   pattern::Check check{stretches, number, moment_, summands_, stamps_only ? 1U : 0U};
   if (context_.in_place() || stamps_alone_) return check;
   check.line = line(moment_.stamped);
-  check.next_line = line(moment_.stamped + 1);
+  if (!last) check.next_line = line(moment_.stamped + 1);
   return check;
 }
 
-void Verifier::check_stamps() { check(true); }
-void Verifier::check_all() { check(stamps_alone_); }
+void Verifier::check_stamps() { check(true, false); }
+void Verifier::check_all(bool last) { check(stamps_alone_, last); }
 
-void Verifier::check(bool stamps_only) {
+void Verifier::check(bool stamps_only, bool last) {
   std::uint64_t most_words = 0;
   for (std::size_t i = 0; i < received_.size() / slots_; ++i)
     most_words = std::max(most_words, words_of(received_[i], moment_.stride, stamps_only).count());
   if (!received_.empty()) {
     const auto* stretches = reinterpret_cast<const pattern::Stretch*>(table_.data());
-    context_.stream.count_wrong(check_of(stretches, in_use(received_), stamps_only), most_words,
+    context_.stream.count_wrong(check_of(stretches, in_use(received_), stamps_only, last), most_words,
                                 reinterpret_cast<std::uint64_t*>(total_.data()));
   }
   // Where the data have to be, so that a processor sees what a device wrote into host memory.
   wrong_on_host_ +=
-      device::count_wrong_on_host(check_of(received_on_host_.data(), in_use(received_on_host_), stamps_only));
+      device::count_wrong_on_host(check_of(received_on_host_.data(), in_use(received_on_host_), stamps_only, last));
 }
 
 std::uint64_t Verifier::wrong_bytes() {

@@ -24,8 +24,9 @@ class Verifier {
   void stamp();
   // Straight after it: the stamps of what this rank received, and a line.
   void check_stamps();
-  // After a batch: every byte, of what is read and not kept the stamps.
-  void check_all();
+  // The same of every byte, of what is read and not kept the stamps. `last`: of a batch; nothing is made wrong for the
+  // next iteration.
+  void check_all(bool last);
   // After so many iterations each byte was one that had to be new.
   std::uint64_t iterations_of_all_bytes() const { return lines_ * ring_.turns(); }
   // Bytes that were wrong in all checks so far.
@@ -35,8 +36,8 @@ class Verifier {
 
  private:
   void write(bool stamps_only);
-  void check(bool stamps_only);
-  pattern::Check check_of(const pattern::Stretch* stretches, std::size_t number, bool stamps_only) const;
+  void check(bool stamps_only, bool last);
+  pattern::Check check_of(const pattern::Stretch* stretches, std::size_t number, bool stamps_only, bool last) const;
   std::uint64_t line(std::uint64_t iteration) const { return iteration / ring_.turns() % lines_; }
   // Of the stretches of all slots those of the slots in use.
   std::size_t in_use(const std::vector<pattern::Stretch>& stretches) const {

@@ -100,6 +100,15 @@ def test_what_a_library_harms_is_wrong_and_what_it_does_not_is_right(faulty: Fau
     assert (status, wrong > 0) == ((5, True) if harmed > 0 else (0, False))
 
 
+@pytest.mark.parametrize("which", ["20", "97"])
+def test_of_small_messages_with_one_wrong_bit_many_are_seen_without_verifying_every_one(
+    faulty: Faulty, which: str
+) -> None:
+    """Stamps and lines are 3% of 4 KiB."""
+    status, wrong, _, harmed = faulty(f"bit:{which}:20:0:1000", "--operations=pingpong --sizes=4KiB --iterations=2000")
+    assert (status, wrong > harmed / 10) == (5, True)
+
+
 @pytest.mark.parametrize("which", ["first", "rest", "last"])
 def test_of_a_train_of_large_messages_each_has_a_slot_of_its_own_in_turn(faulty: Faulty, which: str) -> None:
     options = "--operations=unidirectional --sizes=16MiB --train=24 --iterations=12 --timeout=200"

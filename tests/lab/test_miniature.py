@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from fabricheck.errors import UserError
 from fabricheck.extras import effort_problems
 from fabricheck.judge.policy import load_policy
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
-from fabricheck.suite import suite_root
+from fabricheck.suite import MINIATURE, suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology
 from fabricheck.topology.transport_paths import ccl_paths, mpi_paths
 from fabricheck_lab.layout import Layout
@@ -188,3 +190,16 @@ def test_a_miniature_keeps_leaves_and_trunks_of_the_described_network(
     Layout("test", small)
     with pytest.raises(UserError, match="has 64 nodes"):
         small = load_topology(write_topology(Miniature("made", "", 65, 1e-4), tmp_path, tmp_path))
+
+
+def test_a_system_outside_of_the_suite_comes_up_with_its_own_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites = tmp_path / "sites"
+    shutil.copytree(ROOT / "site_configs" / "alps", sites / "site_configs" / "ours")
+    monkeypatch.setenv("FABRICHECK_SITES", str(sites))
+    small = plan("ours", 2, None, ROOT)
+    (tmp_path / "made").mkdir()
+    topology = write_topology(small, ROOT, tmp_path / "made")
+    written = json.loads((write_suite(small, ROOT, tmp_path / "suite", topology, ENVIRONMENT) / MINIATURE).read_text())
+    assert written["settings"] == str(sites / "site_configs" / "ours" / "settings.py")

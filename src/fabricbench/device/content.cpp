@@ -66,9 +66,10 @@ std::uint64_t count_wrong(const pattern::Check& check, const pattern::Stretch& s
     } else if (check.line != pattern::kNoLine) {
       const pattern::Words line = pattern::line_of(pattern.stride, stamp, check.line);
       for_words(stretch, line.first, line.end, single, run);
-      const pattern::Words next = pattern::line_of(pattern.stride, stamp, check.next_line);
-      for_words(stretch, next.first, next.end, spoil, spoil_run);
     }
+    if (check.next_line == pattern::kNoLine) continue;
+    const pattern::Words next = pattern::line_of(pattern.stride, stamp, check.next_line);
+    for_words(stretch, next.first, next.end, spoil, spoil_run);
   }
   return wrong;
 }

@@ -261,8 +261,8 @@ FABRICBENCH_EVERYWHERE inline int wrong_bytes(const Stretch& stretch, std::uint6
 }
 
 // What is looked at after an iteration: stretches in a table, all their bytes or those of the stamps, with a line of
-// each stride unless it is kNoLine; the next one is made wrong. They hold sums, or where nothing is added up the bytes
-// that their sources sent.
+// each stride unless it is kNoLine; the next one, unless it is kNoLine, is made wrong. They hold sums, or where nothing
+// is added up the bytes that their sources sent.
 constexpr std::uint64_t kNoLine = ~std::uint64_t{0};
 struct Check {
   const Stretch* stretches;
@@ -287,8 +287,8 @@ FABRICBENCH_EVERYWHERE inline std::uint64_t wrong_in_stretch(const Check& check,
   const Stretch stretch = check.stretches[number];
   const Pattern pattern = of(stretch.source, check.moment, check.summands);
   const std::uint64_t stride = check.moment.stride;
-  const bool has_line = check.stamps_only != 0 && check.line != kNoLine;
-  const Words words = words_of(stretch, stride, check.stamps_only != 0);
+  const bool stamps_only = check.stamps_only != 0;
+  const Words words = words_of(stretch, stride, stamps_only);
   // Most words need no look at where they begin and end.
   const std::uint64_t first_whole = (stretch.position + 7) / 8;
   const std::uint64_t end = (stretch.position + stretch.bytes) / 8;
@@ -312,11 +312,18 @@ FABRICBENCH_EVERYWHERE inline std::uint64_t wrong_in_stretch(const Check& check,
   };
   for (std::uint64_t word = words.first + first * words.step; word < words.end; word += workers * words.step) {
     look(word);
-    if (!has_line) continue;
-    const Words line = line_of(stride, word, check.line);
-    for (std::uint64_t i = line.first; i < line.end; ++i) look(i);
-    const Words next = line_of(stride, word, check.next_line);
-    for (std::uint64_t i = next.first; i < next.end; ++i) spoil(i);
+    if (stamps_only && check.line != kNoLine) {
+      const Words line = line_of(stride, word, check.line);
+      for (std::uint64_t i = line.first; i < line.end; ++i) look(i);
+    }
+    if (check.next_line == kNoLine) continue;
+    const std::uint64_t stamp = word - word % (stride / 8);
+    const Words next = line_of(stride, stamp, check.next_line);
+    if (stamps_only) {
+      for (std::uint64_t i = next.first; i < next.end; ++i) spoil(i);
+    } else if (word >= next.first && word < next.end) {
+      spoil(word);
+    }
   }
   return wrong;
 }
