@@ -106,7 +106,7 @@ def line(name: str, runs: int, levels: bool, systems: int, pairs: int) -> str:
         history = history_of(system, runs, rng)
         if not levels:  # as if nothing said where
             history = history.with_columns(nodes=pl.lit(["n"]), components=pl.lit(["n"]))
-        calibrated = calibrate(history, "made", limits=lambda *_: None).references
+        calibrated = calibrate(history, "made").references
         references += len(calibrated)
         bounds += [each.lower if each.nodes is None else each.nodes.lower for each in calibrated]
         for case in CASES:

@@ -214,18 +214,18 @@ def made_history(metrics: int, nights: int) -> pl.DataFrame:
 
 def of_history(command: str, metrics: int, nights: int) -> str:
     """What a command takes of a process that does nothing else; its memory with that of the history."""
-    history = made_history(metrics, nights)
+    made = [made_history(metrics, nights)]
     start = time.process_time()
     if command == "calibrate":
-        calibrate(history, "simulated", limits=lambda key, nodes: None)
+        calibrate(made.pop(), "simulated")
     elif command == "watch":
-        watch(history, "simulated")
+        watch(made.pop(), "simulated")
     else:
         middle = [str((FIRST + timedelta(days=nights // 2 + more)).date()) for more in (-1, 0)]
-        compare(history, "simulated", f"..{middle[0]}", f"{middle[1]}..")
+        compare(made.pop(), "simulated", f"..{middle[0]}", f"{middle[1]}..")
     seconds = time.process_time() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return f"{seconds:.0f} s of a processor, {memory / 1e9:.2f} GB, {memory / history.height / 1000:.2f} kB a value"
+    return f"{seconds:.0f} s of a processor, {memory / 1e9:.2f} GB, {memory / (metrics * nights) / 1000:.2f} kB a value"
 
 
 def table(rows: list[tuple[str, str, str]]) -> str:

@@ -145,3 +145,8 @@ def apart(value: float, base: float) -> str:
         raise ValueError(f"no percentage relative to {base}")
     share = value / base - 1
     return f"{abs(share):.1%} {'below' if share < 0 else 'above'}"
+
+
+def time_left(seconds: float) -> str:
+    """How long something still takes: `3 min left`, `45 s left`."""
+    return f"{round(seconds / 60)} min left" if seconds >= 120 else f"{max(round(seconds), 1)} s left"

@@ -157,6 +157,16 @@ def on_one_line(content: Mapping[str, Any] | Sequence[Any]) -> Any:
     return line
 
 
+def round_trip_yaml(width: int = 120) -> Any:
+    """What reads a file and writes it again with its comments, in our layout."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.width = width
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml
+
+
 def _refuse_unsafe(path: Path, text: str) -> None:
     """What a value is follows from how it is written: a tag can only contradict that, or ask for an object. libyaml
     recurses for what is nested."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +15,12 @@ import click
 from fabricheck.commands import rehearsal_note
 from fabricheck.commands.options import FILE, JSON, MARGIN, STORE, SYSTEM_OF_RUNS, given_as
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import FEWEST
+from fabricheck.judge.constants import FEWEST, YEAR
 
 if TYPE_CHECKING:
     import polars as pl
 
     from fabricheck.history.accepted import Accepted
-    from fabricheck.history.limits import Limits
     from fabricheck.records.run import Run
     from fabricheck.topology.model import Topology
 
@@ -94,14 +95,13 @@ def calibrate(given: CalibrateOptions) -> None:
     )
     if path.exists():
         load_references(path)  # a mistake in it is said before minutes of a long history
-    limits = _limits(given.system)
-    calibration = make(
-        _history(given.store, given.system),
-        given.system,
-        limits=limits,
-        false_alarms=given.false_alarms,
-        selection=given.selection,
-    )
+    with _progress():
+        calibration = make(
+            _history(given.store, given.system),
+            given.system,
+            false_alarms=given.false_alarms,
+            selection=given.selection,
+        )
     runs = [f"--runs={given.selection}"] if given.selection is not None else []
     command = shlex.join(
         ["fabricheck", "calibrate", "--system", given.system, *runs, f"--false-alarms={given.false_alarms:g}"]
@@ -197,9 +197,11 @@ def compare(
     from fabricheck.history.text import comparison_lines, to_json
 
     options = CompareOptions(false_discovery=false_discovery, margin=margin, power=power)
-    history = _history(store, system)
-    comparison = test(history, system, base, candidate, options)
-    rehearsal_note.say(bool(history["rehearsal"].any()))
+    with _progress():
+        history = [_history(store, system)]
+        is_rehearsal = bool(history[0]["rehearsal"].any())
+        comparison = test(history.pop(), system, base, candidate, options)  # which lets go of what it has read
+    rehearsal_note.say(is_rehearsal)
     _print(to_json(comparison) if as_json else comparison_lines(comparison))
     click.get_current_context().exit(comparison.exit_status)
 
@@ -224,16 +226,16 @@ def watch(*, system: str, store: Path, accepted: Path | None, warm_up: int, as_j
     """
     from fabricheck.errors import UserError
     from fabricheck.history.text import to_json, watch_lines
-    from fabricheck.history.usual import Options
     from fabricheck.history.watch import watch as look
 
-    options = Options()
-    if not FEWEST <= warm_up <= options.window:
-        raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {options.window}")
+    if not FEWEST <= warm_up <= YEAR:
+        raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {YEAR}")
     changes = _accepted(system, accepted)
-    history = _history(store, system)
-    watched = look(history, system, changes, Options(warm_up=warm_up))
-    rehearsal_note.say(bool(history["rehearsal"].any()))
+    with _progress():
+        history = [_history(store, system)]
+        is_rehearsal = bool(history[0]["rehearsal"].any())
+        watched = look(history.pop(), system, changes, warm_up)  # which lets go of what it has read
+    rehearsal_note.say(is_rehearsal)
     for change in changes:
         if not any(change.matches(state.key) for state in watched.states):
             names = ", ".join(change.metrics) or "none"
@@ -250,6 +252,19 @@ def _print(text: str | Iterator[str]) -> None:
         click.echo(line)
 
 
+@contextmanager
+def _progress() -> Iterator[None]:
+    """Lines on stderr while a long history is worked on; on a terminal each is written over the one before."""
+    from fabricheck.history.waiting import listening
+
+    over = "\r\x1b[K" if sys.stderr.isatty() else ""
+    try:
+        with listening(lambda line: click.echo(f"{over}{line}", err=True, nl=not over)):
+            yield
+    finally:
+        click.echo(over, err=True, nl=False)
+
+
 def _history(store: Path, system: str) -> pl.DataFrame:
     from fabricheck.history import reading as stores
     from fabricheck.history.memory_needed import check_memory
@@ -257,13 +272,6 @@ def _history(store: Path, system: str) -> pl.DataFrame:
 
     check_memory(*count_values(store, system), system)
     return stores.history(store, system=system, say=lambda line: click.echo(f"fabricheck: left out: {line}", err=True))
-
-
-def _limits(system: str) -> Limits:
-    from fabricheck.history.limits import limits_of_system
-    from fabricheck.judge.system import SystemJudge
-
-    return limits_of_system(SystemJudge.of(system))
 
 
 def _accepted(system: str, path: Path | None) -> tuple[Accepted, ...]:

@@ -65,13 +65,9 @@ def accepted_sessions(series: Series, accepted: Sequence[Accepted]) -> tuple[lis
     for change in accepted:
         rows = [row for row, key in enumerate(keys) if change.matches(key)]
         since = datetime.combine(change.since, time(), timezone.utc)
-        session = next((n for n, session in enumerate(series.sessions) if _utc(session.started) >= since), None)
+        session = next((n for n, session in enumerate(series.sessions) if session.started >= since), None)
         if change.keep:
             kept.update(rows)
         elif session is not None:
             places += [(row, session) for row in rows]
     return places, kept
-
-
-def _utc(moment: datetime) -> datetime:
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)

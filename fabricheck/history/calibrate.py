@@ -9,19 +9,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history.by_node import NodeLevels, Nodes, measured_at_once, nodes_of
 from fabricheck.history.left_out import without_incidents
 from fabricheck.history.levels import Persistence, persistence_of
-from fabricheck.history.limits import Limits
-from fabricheck.history.robust import centre_and_spread
+from fabricheck.history.robust import Floats, Spread, centre_and_spread
 from fabricheck.history.select import select_runs
-from fabricheck.history.series import KEY, MetricKey, check_history
+from fabricheck.history.series import KEY, MetricKey, by_start, check_history, matrix_of
 from fabricheck.history.tails import deviations_of, joined_tail
 from fabricheck.history.together import Strays, together_of_rows
+from fabricheck.history.waiting import steps
 from fabricheck.judge.constants import (
     ALONE,
     FALSE_ALARM,
@@ -34,7 +33,6 @@ from fabricheck.judge.constants import (
 )
 from fabricheck.judge.parts import Together
 from fabricheck.records.case import LAUNCHED_ONCE
-from fabricheck.records.judgement import Expectation
 from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.topology.network import fold
 
@@ -107,7 +105,6 @@ def calibrate(
     history: pl.DataFrame,
     system: str,
     *,
-    limits: Limits,
     false_alarms: float = FALSE_ALARMS,
     selection: str | None = None,
     now: datetime | None = None,
@@ -122,9 +119,9 @@ def calibrate(
     node. What nodes differ by is not such noise (`by_node`). `Calibrated.beyond` shows where runs are beyond their
     bounds.
 
-    A metric is refused where it has fewer than FEWEST runs, failed in one, lies above the plausible or under the
-    acceptance floor by `limits`, varies so much that a bound would let everything pass, or has a level that wanders
-    (`persistence`).
+    A metric is refused where it has fewer than FEWEST runs, failed in one (it was under the floor), varies so much that
+    a bound would let everything pass, or has a level that wanders (`persistence`). Values above the plausible are
+    INVALID and do not count.
 
     Raises UserError as `check_history` and `select_runs` do, for a rehearsal, and where the runs are of several
     software versions or tunings, which have no one value.
@@ -133,7 +130,7 @@ def calibrate(
         raise UserError(f"a rate of false alarms lies between 0 and 0.5, not at {false_alarms}")
     if selection is not None:  # first: what is wrong with other runs, these need not answer for
         history = select_runs(history, selection)
-    kept, left_out = without_incidents(check_history(history, system, now=now))
+    kept, left_out = without_incidents(check_history(history, now=now))
     if history["rehearsal"].any():
         raise UserError(f"the history of {system} is of a {REHEARSAL}: references need measurements")
     if kept.is_empty():
@@ -146,14 +143,13 @@ def calibrate(
             f"{metrics:,} metrics of {system} are more than a file of references holds ({MOST_METRICS:,}): "
             "select fewer checks with --runs, such as 'tag:NAME'"
         )
+    groups = kept.sort("started", maintain_order=True).partition_by(KEY, maintain_order=True)
+    measured = [_Metric.of(rows) for rows in steps(groups, metrics, "metrics read")]
+    common = _common(measured, false_alarms, max(MANY_METRICS, metrics, measured_at_once(kept)))
     references: list[Calibrated] = []
     refused: list[Refused] = []
-    groups = kept.sort("started", maintain_order=True).partition_by(KEY, maintain_order=True)
-    by_node = [nodes_of(rows) for rows in groups]
-    groups = [rows if nodes is None else nodes.rows for rows, nodes in zip(groups, by_node, strict=True)]
-    common = _common(groups, false_alarms, max(MANY_METRICS, len(groups), measured_at_once(kept)))
-    for group, nodes in zip(groups, by_node, strict=True):
-        for outcome in _with_levels(_calibrated(group, common, limits), nodes, common):
+    for metric in steps(measured, metrics, "metrics calibrated"):
+        for outcome in _with_levels(_calibrated(metric, common), metric.nodes, common):
             if isinstance(outcome, Calibrated):
                 references.append(outcome)
             else:
@@ -205,6 +201,45 @@ def _difference(first: str, second: str) -> str:
     return ", ".join(f"{name} {old.get(name)} and {new.get(name)}" for name in names) or f"{first} and {second}"
 
 
+@dataclass(frozen=True, eq=False)
+class _Metric:
+    """The runs of a metric; where its `nodes` differ, each as if on nodes like the middle one.
+
+    `worse`, shape (runs,): logarithms of their values, where more is worse, and their `level`. `within`: relative
+    spread of the iterations of a run. `spread`: between the runs, and at least what the iterations make of a median.
+    """
+
+    key: MetricKey
+    rows: pl.DataFrame
+    nodes: Nodes | None
+    worse: Floats
+    level: Spread
+    within: float
+    spread: float
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame) -> _Metric:
+        """Of the runs as they were measured."""
+        nodes = nodes_of(rows)
+        rows = rows if nodes is None else nodes.rows
+        logs = np.log(rows["value"].to_numpy())
+        worse = -logs if rows["better"][0] == "higher" else logs
+        level = centre_and_spread(worse)
+        within = float((rows["deviation"] / rows["value"]).fill_nan(0).median() or 0.0)  # type: ignore[arg-type]
+        iterations = float(rows["count"].median() or 1.0)  # type: ignore[arg-type]
+        spread = max(float(level.spread), RESOLUTION, within * math.sqrt(OF_MEDIAN / max(iterations, 1.0)))
+        key = MetricKey(*rows.select(KEY).row(0))
+        return cls(key, rows, nodes, worse, level, within, spread)
+
+    @property
+    def runs(self) -> int:
+        return self.worse.size
+
+    @property
+    def unit(self) -> str:
+        return str(self.rows["unit"][0])
+
+
 @dataclass(frozen=True)
 class _Common:
     """What metrics have in common: by unit, number of runs, and whether one launch has to be right, the spreads from a
@@ -226,21 +261,22 @@ class _Common:
         return self.persistence[key.kind].lasts or key.test.split()[0] in LAUNCHED_ONCE
 
 
-def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -> _Common:
-    kinds: dict[Kind, list[pl.DataFrame]] = {}
-    for rows in groups:
-        if rows.height >= FEWEST:
-            kinds.setdefault(_kind(rows), []).append(rows)
-    middle = {kind: float(np.median([_own_spread(rows) for rows in own])) for kind, own in kinds.items()}
-    persistence = {kind: persistence_of(_by_session(own)) for kind, own in kinds.items()}
-    sessions = pl.concat([rows["session"] for rows in groups]).unique(maintain_order=True)
+def _common(measured: Sequence[_Metric], false_alarms: float, metrics: int) -> _Common:
+    kinds: dict[Kind, list[_Metric]] = {}
+    for metric in measured:
+        if metric.runs >= FEWEST:
+            kinds.setdefault(metric.key.kind, []).append(metric)
+    middle = {kind: float(np.median([metric.spread for metric in members])) for kind, members in kinds.items()}
+    persistence = {kind: persistence_of(_by_session(members)) for kind, members in kinds.items()}
+    sessions = pl.concat([metric.rows["session"] for metric in measured]).unique(maintain_order=True)
     numbers = {session: number for number, session in enumerate(sessions.to_list())}
     strays: dict[str, list[Strays]] = {}
-    for kind, own in kinds.items():
-        for rows in own if not persistence[kind].wanders else ():
-            deviations = deviations_of(_worse(rows), middle[kind])
-            run = np.array([numbers[session] for session in rows["session"].to_list()])
-            strays.setdefault(rows["unit"][0], []).append(Strays(rows, deviations, run))
+    for kind, members in kinds.items():
+        for metric in members if not persistence[kind].wanders else ():
+            run = np.array([numbers[session] for session in metric.rows["session"].to_list()])
+            strays.setdefault(metric.unit, []).append(
+                Strays(metric.rows, deviations_of(metric.worse, middle[kind]), run)
+            )
     of_session = {False: false_alarms, True: min(false_alarms, FALSE_ALARM)}
     rates = {once: ALONE * most / metrics for once, most in of_session.items()}
     is_voted = false_alarms > FALSE_ALARM  # who allows one launch no more than all of them launches only once
@@ -263,71 +299,51 @@ def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -
     return _Common(rates, factors, middle, persistence, needed, together, ratios)
 
 
-def _by_session(metrics: Sequence[pl.DataFrame]) -> npt.NDArray[np.float64]:
+def _by_session(members: Sequence[_Metric]) -> Floats:
     """Logarithms of the medians of sessions, shape (metrics, sessions); NaN where a metric was not measured."""
-    rows = pl.concat([each.select("session", "started", "value", row=pl.lit(n)) for n, each in enumerate(metrics)])
-    order = rows.group_by("session").agg(pl.col("started").min()).sort("started", "session")["session"].to_list()
-    places = {session: place for place, session in enumerate(order)}
-    logs = np.full((len(metrics), len(order)), np.nan)
-    for row, session, value in rows.group_by("row", "session").agg(pl.col("value").median()).iter_rows():
-        logs[row, places[session]] = math.log(value)
-    return logs
+    rows = [
+        metric.rows.select("session", "started", "value", row=pl.lit(number)) for number, metric in enumerate(members)
+    ]
+    cells = pl.concat(rows)
+    sessions = by_start(cells, "session")
+    cells = cells.join(sessions.drop("started"), on="session")
+    return np.asarray(np.log(matrix_of(cells, (len(members), sessions.height))))
 
 
-def _kind(rows: pl.DataFrame) -> Kind:
-    return MetricKey(*(rows[name][0] for name in KEY)).kind
-
-
-def _worse(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
-    values = np.log(rows["value"].to_numpy())
-    return np.asarray(-values if rows["better"][0] == "higher" else values)
-
-
-def _own_spread(rows: pl.DataFrame) -> float:
-    """Between the runs of a metric, and at least what its iterations make of a median."""
-    within = float((rows["deviation"] / rows["value"]).fill_nan(0).median() or 0.0)  # type: ignore[arg-type]
-    iterations = float(rows["count"].median() or 1.0)  # type: ignore[arg-type]
-    between = float(centre_and_spread(_worse(rows)).spread)
-    return max(between, RESOLUTION, within * math.sqrt(OF_MEDIAN / max(iterations, 1.0)))
-
-
-def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrated | Refused:
-    key = MetricKey(*(rows[name][0] for name in KEY))
-    if rows.height < FEWEST:
-        return Refused(key, f"not enough runs for a useful limit: {FEWEST - rows.height:,} more", True)
-    failed = rows.filter(pl.col("verdict") == "FAIL").height
+def _calibrated(metric: _Metric, common: _Common) -> Calibrated | Refused:
+    key, rows = metric.key, metric.rows
+    if metric.runs < FEWEST:
+        return Refused(key, f"not enough runs for a useful limit: {FEWEST - metric.runs:,} more", True)
+    verdicts = rows["verdict"].to_list()
+    failed = verdicts.count("FAIL")
     if failed:
-        return Refused(key, f"failed in {failed} of {rows.height} runs: the system was not healthy")
-    values = rows["value"].to_numpy()
-    level = centre_and_spread(np.log(values))
-    value = float(f"{float(np.exp(level.centre)):.5g}")
-    nodes = int(rows["nodes"].list.len().max() or 0)  # type: ignore[arg-type]
-    reason = _implausible(value, rows["unit"][0], rows["better"][0], limits(key, nodes))
-    if reason is not None:
-        return Refused(key, reason)
+        return Refused(key, f"failed in {failed} of {metric.runs} runs: the system was not healthy")
     persistence = common.persistence[key.kind]
     if persistence.wanders:
         return Refused(key, _wanders(persistence))
-    within = float((rows["deviation"] / rows["value"]).fill_nan(0).median() or 0.0)  # type: ignore[arg-type]
-    between = float(level.spread)
+    between = float(metric.level.spread)
     # The whole rate on either side: the judge calls only the worse one DEGRADED.
-    spread = max(_own_spread(rows), common.spreads[key.kind])
-    reach = common.factors[rows["unit"][0], rows.height, common.is_launched_once(key)] * spread * persistence.widening
+    spread = max(metric.spread, common.spreads[key.kind])
+    factor = common.factors[metric.unit, metric.runs, common.is_launched_once(key)]
+    reach = factor * spread * persistence.widening
     if reach > _WIDEST_REACH:
         return Refused(key, f"no useful limit: varies by {between:.1%} from run to run, with outliers", True)
+    better = rows["better"][0]
+    centre = float(metric.level.centre) * (-1 if better == "higher" else 1)
+    value = float(f"{math.exp(centre):.5g}")
     lower, upper = _outwards(-math.expm1(-reach)), _outwards(math.expm1(reach))
     return Calibrated(
         key=key,
-        unit=rows["unit"][0],
-        better=rows["better"][0],
+        unit=metric.unit,
+        better=better,
         value=value,
         lower=-lower,
         upper=upper,
-        runs=rows.height,
+        runs=metric.runs,
         between=between,
-        within=within,
+        within=metric.within,
         beyond=rows.filter(~pl.col("value").is_between(value * (1 - lower), value * (1 + upper))).height,
-        degraded=rows.filter(pl.col("verdict") == "DEGRADED").height,
+        degraded=verdicts.count("DEGRADED"),
     )
 
 
@@ -368,29 +384,3 @@ def _wanders(level: Persistence) -> str:
 def _outwards(share: float) -> float:
     """Rounded up to four decimals; the last place of the value is not lost to it."""
     return math.ceil(share * 1e4) / 1e4
-
-
-def _implausible(value: float, unit: str, better: str, expectation: Expectation | None) -> str | None:
-    if expectation is None:
-        return None
-    ceiling, expected = expectation.ceiling, expectation.expected
-    if ceiling is not None and (value > ceiling if better == "higher" else value < ceiling):
-        side = "above the highest" if better == "higher" else "below the lowest"
-        return f"{value:g} {unit} is {side} plausible value, {ceiling:.4g} {unit} ({expectation.source})"
-    if expected is not None and expectation.floor_fraction > 0:
-        share = expectation.floor_fraction
-        floor = expected * share if better == "higher" else expected / share
-        if value < floor if better == "higher" else value > floor:
-            side = "below the minimum" if better == "higher" else "above the limit"
-            return f"{value:g} {unit} is {side}, {floor:.4g} {unit} ({expectation.source})"
-    return None
-
-
-def shares_of(references: Sequence[Calibrated]) -> tuple[float, float]:
-    """Medians of the relative spreads between and within runs; NaN where there are no references."""
-    if not references:
-        return math.nan, math.nan
-    return (
-        float(np.median([each.between for each in references])),
-        float(np.median([each.within for each in references])),
-    )

@@ -23,9 +23,11 @@ from fabricheck.history.series import (
     KEY,
     NO_MEASUREMENT,
     MetricKey,
+    by_start,
     check_history,
     components_of_keys,
     crossed_by_all,
+    matrix_of,
     number_names,
 )
 from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, Floats, Ints, Tested, shift_test
@@ -142,11 +144,11 @@ def compare(
     one.
     """
     options = options or CompareOptions()
-    kept = check_history(history, system, now=now)
-    sides = [select_runs(history, text) for text in (base, candidate)]
-    chosen = [
-        kept.join(side.select("run_id").unique(), on="run_id", how="semi", maintain_order="left") for side in sides
-    ]
+    kept = check_history(history, now=now)
+    known_by = history.select("run_id", "session", "started", "software", "tags", "verdict")
+    sides = [select_runs(known_by, text) for text in (base, candidate)]
+    runs = [side.select("run_id").unique() for side in sides]
+    chosen = [kept.join(joined, on="run_id", how="semi", maintain_order="left") for joined in runs]
     for text, rows in zip((base, candidate), chosen, strict=True):
         if rows.is_empty():
             raise UserError(f"no run of {text} measured anything: all are INVALID or INCOMPLETE")
@@ -155,23 +157,27 @@ def compare(
         raise UserError(
             f"{base} and {candidate} share {len(shared)} runs, such as {min(shared)}: leave them out of one side"
         )
-    runs = [rows.select("run_id").unique() for rows in chosen]
-    chosen[0], left_out = without_incidents(chosen[0])
-    keys = [rows.select(KEY).unique().sort(KEY) for rows in chosen]
-    matched = keys[0].join(keys[1], on=KEY, how="semi").sort(KEY)
     earlier = kept.filter(pl.col("started") < chosen[1]["started"].min())
     for joined in runs:
         earlier = earlier.join(joined, on="run_id", how="anti", maintain_order="left")
+    del history, kept, known_by, runs  # copies of a long history do not fit into memory beside what the test needs
+    chosen[0], left_out = without_incidents(chosen[0])
     earlier, left_out_before = without_incidents(earlier)
-    metrics = _metrics(matched, chosen[0], chosen[1], earlier, options)
+    keys = [rows.select(KEY).unique().sort(KEY) for rows in chosen]
+    matched = keys[0].join(keys[1], on=KEY, how="semi").sort(KEY)
     software = [_versions(rows) for rows in chosen]
+    crossed = [_software(rows) for rows in chosen]
+    measured = (_side(base, sides[0], chosen[0]), _side(candidate, sides[1], chosen[1]))
+    known = _known(matched, chosen[0], chosen[1], earlier)
+    del chosen, sides, earlier
+    metrics = _metrics(known, options)
     return Comparison(
         system=system,
-        base=_side(base, sides[0], chosen[0]),
-        candidate=_side(candidate, sides[1], chosen[1]),
+        base=measured[0],
+        candidate=measured[1],
         options=options,
         metrics=metrics,
-        findings=_findings(metrics, _software(chosen[0]), _software(chosen[1]), (software[0], software[1])),
+        findings=_findings(metrics, crossed[0], crossed[1], (software[0], software[1])),
         vanished=_only(keys[0], keys[1]),
         new=_only(keys[1], keys[0]),
         software_changes=tuple(
@@ -179,17 +185,17 @@ def compare(
             for name in sorted({*software[0], *software[1]})
             if software[0].get(name) != software[1].get(name)
         ),
-        unequal=_unequal_runs(chosen[0], chosen[1], metrics),
-        advice=tuple(_advice(system, chosen, metrics, options)),
+        unequal=_unequal_runs(metrics),
+        advice=tuple(_advice(system, measured, metrics, options)),
         left_out=(*left_out, *left_out_before),
     )
 
 
 def _advice(
-    system: str, sides: Sequence[pl.DataFrame], metrics: Sequence[MetricChange], options: CompareOptions
+    system: str, sides: Sequence[Side], metrics: Sequence[MetricChange], options: CompareOptions
 ) -> Iterator[str]:
     """Yields what to run for an answer: a line for each side of too few sessions, else how many more are needed."""
-    sessions = [rows["session"].n_unique() for rows in sides]
+    sessions = [len(side.sessions) for side in sides]
     run = f"fabricheck run --system {system} --tag nightly"
     for name, number in zip(("base", "candidate"), sessions, strict=True):
         if number < FEWEST_FOR_MIDDLE:
@@ -300,24 +306,33 @@ def _say(versions: tuple[str, ...] | None) -> str:
     return ", ".join(versions) if versions else "none"
 
 
-def _unequal_runs(base: pl.DataFrame, candidate: pl.DataFrame, metrics: Iterable[MetricChange]) -> tuple[str, ...]:
-    counted: dict[str, int] = {}
-    for metric in metrics:
-        for text in metric.unequal:
-            counted[text] = counted.get(text, 0) + 1
-    texts = [f"{text} ({number} metrics)" for text, number in sorted(counted.items())]
-    return tuple(texts)
+def _unequal_runs(metrics: Iterable[MetricChange]) -> tuple[str, ...]:
+    counted = Counter(text for metric in metrics for text in metric.unequal)
+    return tuple(f"{text} ({number} metrics)" for text, number in sorted(counted.items()))
 
 
-def _metrics(
-    keys: pl.DataFrame, base: pl.DataFrame, candidate: pl.DataFrame, earlier: pl.DataFrame, options: CompareOptions
-) -> tuple[MetricChange, ...]:
-    if keys.is_empty():
-        return ()
-    facts = [_facts(keys, rows) for rows in (base, candidate)]
-    sign = np.where(facts[0]["better"].to_numpy() == "higher", -1.0, 1.0)
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of the metrics of both sides, in the order of `keys`: their `facts` on each side, and the
+    logarithms of their values, shape (metrics, sessions), with the `side` of each session."""
+
+    keys: pl.DataFrame
+    facts: tuple[pl.DataFrame, pl.DataFrame]
+    values: Floats
+    side: Ints
+
+
+def _known(keys: pl.DataFrame, base: pl.DataFrame, candidate: pl.DataFrame, earlier: pl.DataFrame) -> _Known:
     recent = earlier.group_by(KEY, maintain_order=True).tail(BEFORE)
     values, side = _matrix(keys, ((EARLIER, recent), (BASE, base), (CANDIDATE, candidate)))
+    return _Known(keys, (_facts(keys, base), _facts(keys, candidate)), values, side)
+
+
+def _metrics(known: _Known, options: CompareOptions) -> tuple[MetricChange, ...]:
+    keys, facts, values, side = known.keys, known.facts, known.values, known.side
+    if keys.is_empty():
+        return ()
+    sign = np.where(facts[0]["better"].to_numpy() == "higher", -1.0, 1.0)
     tested = shift_test(values * sign[:, None], side, options, kind=_kinds(keys, facts[0]["unit"].to_list()))
     centres = [np.exp(sign * each) for each in (tested.base, tested.candidate)]
     counts = [np.isfinite(values[:, side == each]).sum(axis=1) for each in (BASE, CANDIDATE)]
@@ -403,18 +418,8 @@ def _matrix(keys: pl.DataFrame, sides: Sequence[tuple[int, pl.DataFrame]]) -> tu
     """
     wanted = ("session", "started", *KEY, "value")
     rows = pl.concat([each.select(*wanted, pl.lit(side).alias("side")) for side, each in sides])
-    sessions = (
-        rows.group_by("session", "side")
-        .agg(pl.col("started").min())
-        .sort("started", "session", "side")
-        .with_row_index("place")
-    )
-    cells = (
-        rows.join(keys.with_row_index("row"), on=KEY)
-        .join(sessions.select("session", "side", "place"), on=("session", "side"))
-        .group_by("row", "place")
-        .agg(pl.col("value").median())
-    )
-    logs = np.full((keys.height, sessions.height), np.nan)
-    logs[cells["row"].to_numpy(), cells["place"].to_numpy()] = np.log(cells["value"].to_numpy())
+    sessions = by_start(rows, "session", "side")
+    rows = rows.join(keys.with_row_index("row"), on=KEY).select("row", "session", "side", "value")
+    rows = rows.join(sessions.drop("started"), on=("session", "side"))
+    logs = np.log(matrix_of(rows, (keys.height, sessions.height)))
     return logs, sessions["side"].to_numpy().astype(np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fabricheck.history.robust import MAD_OF_NORMAL
-from fabricheck.history.series import KEY
+from fabricheck.history.series import KEY, by_start
 from fabricheck.judge.constants import FEWEST, OF_INCIDENT, RESOLUTION
 from fabricheck.units import plural
 
@@ -25,32 +25,38 @@ def without_incidents(history: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, .
     out whole in which most metrics are so far out. One session of one metric does no harm: estimates are robust. Where
     fewer than FEWEST sessions would be left, none is left out.
     """
-    of_session = (*_SERIES, "session")
-    rows = history.with_columns(on=pl.col("nodes").list.join("+"))
+    on = pl.col("nodes").list.join("+").alias("on")
+    series = history.select(*KEY, on).unique(maintain_order=True).with_row_index("series")
     log = pl.col("value").log()
-    worse = pl.when(pl.col("better") == "higher").then(-log).otherwise(log)
-    sessions = rows.group_by(of_session, maintain_order=True).agg(worse.median().alias("away"), pl.col("started").min())
-    sessions = sessions.with_columns(pl.col("away") - pl.col("away").median().over(_SERIES))
-    spread = pl.max_horizontal(pl.col("away").abs().median().over(_SERIES) / MAD_OF_NORMAL, RESOLUTION)
+    worse = pl.when(pl.col("better") == "higher").then(-log).otherwise(log).alias("away")
+    rows = history.select(*KEY, on, "session", "started", worse)
+    rows = rows.join(series, on=_SERIES, nulls_equal=True, maintain_order="left")
+    rows = rows.select("series", "session", "started", "away")
+    sessions = rows.group_by("series", "session", maintain_order=True).agg(
+        pl.col("away").median(), pl.col("started").min()
+    )
+    sessions = sessions.with_columns(pl.col("away") - pl.col("away").median().over("series"))
+    spread = pl.max_horizontal(pl.col("away").abs().median().over("series") / MAD_OF_NORMAL, RESOLUTION)
     sessions = sessions.with_columns(far=pl.col("away") > OF_INCIDENT * spread)
-    is_judged = (~pl.col("far")).sum().over(_SERIES) >= FEWEST
+    is_judged = (~pl.col("far")).sum().over("series") >= FEWEST
     sessions = sessions.with_columns(far=pl.col("far") & is_judged)
-    beside = [pl.col("far").shift(step, fill_value=False).over(_SERIES) for step in (-1, 1)]
+    beside = [pl.col("far").shift(step, fill_value=False).over("series") for step in (-1, 1)]
     is_whole = pl.col("far").mean().over("session") > 0.5
     sessions = sessions.with_columns(out=is_whole | (pl.col("far") & pl.any_horizontal(beside)))
-    left_out = sessions.filter(pl.col("out"))
-    if left_out.is_empty():
+    if not sessions["out"].any():
         return history, ()
-    kept = rows.join(left_out, on=of_session, how="anti", nulls_equal=True, maintain_order="left").drop("on")
-    return kept, tuple(_lines(sessions, left_out))
+    left_out = sessions.filter(pl.col("out")).join(series, on="series")
+    kept = history.with_columns(on).join(
+        left_out, on=(*_SERIES, "session"), how="anti", nulls_equal=True, maintain_order="left"
+    )
+    return kept.drop("on"), tuple(_lines(sessions, left_out))
 
 
 def _lines(sessions: pl.DataFrame, left_out: pl.DataFrame) -> Iterator[str]:
-    order = sessions.group_by("session").agg(pl.col("started").min()).sort("started", "session").with_row_index()
-    dated = left_out.drop("started").join(order, on="session")
-    places = dated["index"].unique().sort().to_numpy()
+    dated = left_out.drop("started").join(by_start(sessions, "session"), on="session")
+    places = dated["place"].unique().sort().to_numpy()
     for stretch in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
-        own = dated.filter(pl.col("index").is_in(stretch.tolist()))
+        own = dated.filter(pl.col("place").is_in(stretch.tolist()))
         loss = -math.expm1(-float(own["away"].median()))  # type: ignore[arg-type]
         days = own["started"].sort().dt.strftime("%Y-%m-%d")
         metrics = plural(own.select(KEY).n_unique(), "metric")

@@ -112,10 +112,10 @@ _KINDS = get_type_hints(MetricRow)
 _MODELS = get_type_hints(MetricRow, include_extras=True)
 #: The types of the columns, in their order.
 SCHEMA: Mapping[str, pl.DataType] = {name: _POLARS.get(_KINDS[name], pl.String()) for name in MetricRow.model_fields}
-#: Of these the type of a column says all.
-_TYPE_ALONE = (Text, int, float, float | None, datetime, list[Text])
-#: Reads the different values of a column.
-_VALUES: Mapping[str, TypeAdapter[Any]] = {name: _list_of(_MODELS[name]) for name in SCHEMA}
+#: Of the texts that have a form: reads the different ones of a column.
+_FORMS: Mapping[str, TypeAdapter[Any]] = {
+    name: _list_of(kind) for name, kind in _MODELS.items() if SCHEMA[name] == pl.String() and kind != Text
+}
 #: The columns that `history` gives; `rehearsal` is of the session.
 HISTORY: Mapping[str, pl.DataType] = {
     **{name: kind for name, kind in SCHEMA.items() if name != "reason"},
@@ -250,9 +250,11 @@ def _check_values(column: pl.Series) -> None:
     missing = column.null_count() > 0
     if isinstance(column.dtype, pl.List):
         missing = missing or (column.list.drop_nulls().list.len() != column.list.len()).any()
-    if _MODELS[column.name] in _TYPE_ALONE and not missing:
+    if missing and column.name != "deviation":
+        raise ValueError(f"has a row without a {column.name}")
+    if column.name not in _FORMS:
         return
     try:
-        _VALUES[column.name].validate_python(column.unique(maintain_order=True).to_list())
+        _FORMS[column.name].validate_python(column.unique(maintain_order=True).to_list())
     except ValidationError as error:
         raise ValueError(f"has a row without a valid {column.name}: {error.errors()[0]['msg']}") from None

@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.history.charts import CHARTS
-from fabricheck.history.usual import Options, Usual
+from fabricheck.history.usual import Usual
+from fabricheck.history.waiting import steps
 from fabricheck.judge.constants import (
     BETTER_EACH,
     CLIP,
+    ENOUGH,
     FEWEST_FOR_MIDDLE,
     OF_MEDIAN,
     ONE_IN_100,
@@ -95,7 +97,7 @@ class Monitored:
 
 def monitor(
     worse: Floats,
-    options: Options | None = None,
+    warm_up: int = ENOUGH,
     accepted: Sequence[tuple[int, int]] = (),
     *,
     kept: Collection[int] = (),
@@ -103,19 +105,20 @@ def monitor(
     """Watch `worse`, shape (metrics, sessions), from the first session to the last; more is worse, NaN is not measured.
 
     What all metrics of a session have in common is taken out of each of them and watched as one metric more, the last.
-    `accepted`: pairs of metric and session from which on the metric's new level is its baseline: what was before does
-    not count, its alert is over, and it warms up again. `kept`: metrics whose baseline stays although they got better.
+    `warm_up`: as of `Usual`. `accepted`: pairs of metric and session from which on the metric's new level is its
+    baseline: what was before does not count, its alert is over, and it warms up again. `kept`: metrics whose baseline
+    stays although they got better.
     The alerts of a session depend on it and on those before.
     """
-    return _Watch(worse, options or Options()).run(accepted, frozenset(kept))
+    return _Watch(worse, warm_up).run(accepted, frozenset(kept))
 
 
 class _Watch:
     """One pass over the sessions. The arrays have one row more than there are metrics: what all have in common."""
 
-    def __init__(self, worse: Floats, options: Options) -> None:
+    def __init__(self, worse: Floats, warm_up: int) -> None:
         metrics = worse.shape[0] + 1
-        self.options, self.usual = options, Usual(worse, options)
+        self.usual = Usual(worse, warm_up)
         self.worse, self.base = self.usual.worse, self.usual.base
         self.alerts: list[MetricAlert] = []
         self.improvements: list[MetricImprovement] = []
@@ -134,7 +137,8 @@ class _Watch:
         state, usual, accepted_at = self.state, self.usual, dict[int, list[int]]()
         for metric, session in accepted:
             accepted_at.setdefault(session, []).append(metric)
-        for session in range(self.worse.shape[1]):
+        sessions = self.worse.shape[1]
+        for session in steps(range(sessions), sessions, "sessions watched"):
             for metric in accepted_at.get(session, ()):
                 self.base[metric, :session] = np.nan
                 state.sums[:, metric] = 0
@@ -154,7 +158,7 @@ class _Watch:
         """Of metrics that have been better for so long that this may be their new level: its first session."""
         return {
             metric: self._first_better(metric, session)
-            for metric in np.flatnonzero(self.state.better > self.options.lag).tolist()
+            for metric in np.flatnonzero(self.state.better > SETTLED_SESSIONS).tolist()
         }
 
     def _first_better(self, metric: int, session: int) -> int:

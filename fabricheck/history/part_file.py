@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from fabricheck.errors import UserError
@@ -18,30 +18,13 @@ from fabricheck.history.robust import centre_and_spread
 from fabricheck.judge.constants import MEMORY_SLACK
 from fabricheck.judge.part_values import Part, RunContext, is_comparable, links_on_the_way, load_part
 from fabricheck.judge.policy import host_memory_of
-from fabricheck.records.metrics import Metric, metrics_of
+from fabricheck.records.metrics import UNITS, Metric, metrics_of
 from fabricheck.records.operations import COLLECTIVES, ONE_WAY_MEMORY_PATHS, PAIRS, kernel_settings
 from fabricheck.records.run import Device, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.units import format_size
-from fabricheck.yamlfile import on_one_line
-
-
-@dataclass(frozen=True, order=True)
-class _Key:
-    """What makes a value of one machine that of another with the same part; empty texts and 0 say nothing."""
-
-    operation: str
-    transport: str
-    library: str
-    quantity: str
-    bytes: int
-    ranks: int
-    links: str
-    access: str
-    host_memory: str
-    ccl_mode: str
-    product: str
+from fabricheck.yamlfile import on_one_line, round_trip_yaml
 
 
 def part_text(path: Path, runs: Iterable[tuple[Run, Topology]], name: str, source: CommentedMap) -> str:
@@ -51,7 +34,7 @@ def part_text(path: Path, runs: Iterable[tuple[Run, Topology]], name: str, sourc
     where the file is of another part or is not valid.
     """
     devices: list[Device] = []
-    values: dict[_Key, dict[str, list[float]]] = {}
+    values: dict[str, dict[str, list[float]]] = {}  # by `where` as JSON and machine, logarithms
     for run, topology in runs:
         if not is_comparable(run) or any(each.verdict is not Verdict.PASS for each in run.problems):
             continue
@@ -59,20 +42,21 @@ def part_text(path: Path, runs: Iterable[tuple[Run, Topology]], name: str, sourc
         devices += facts.devices.values()
         machine = min((each.uuid for each in facts.devices.values()), default="")
         for metric in metrics_of(run):
-            key = _key(metric, facts)
-            if key is not None and metric.samples.wrong_bytes == 0:
+            is_product = metric.samples.operation == "product"
+            where = _where_of_product(metric, facts) if is_product else _where(metric, facts)
+            if where is not None and metric.samples.wrong_bytes == 0:
                 # A product is in Tflop/s.
-                per_unit = run.product.gbps_of_tflops if key.product and run.product is not None else 1.0
-                values.setdefault(key, {}).setdefault(machine, []).append(math.log(metric.value / per_unit))
+                per_unit = run.product.gbps_of_tflops if is_product and run.product is not None else 1.0
+                of_machines = values.setdefault(json.dumps(where), {})
+                of_machines.setdefault(machine, []).append(math.log(metric.value / per_unit))
     names = Counter(each.name for each in devices)
     if len(names) != 1:
         raise UserError(f"a part is one model of GPU, and these runs are on {', '.join(sorted(names)) or 'none'}")
     old = load_part(path) if path.exists() else None
     if old is not None and not all(old.is_of(each) for each in devices):
         raise UserError(f"{path}: is of {old.part}, and these runs are on {next(iter(names))}")
-    return _text(
-        path, old, devices, [_value(key, found, name) for key, found in sorted(values.items())], (name, source)
-    )
+    entries = [_value(json.loads(where), machines, name) for where, machines in values.items()]
+    return _text(path, old, devices, entries, (name, source))
 
 
 def source_of(system: str, runs: Sequence[Run]) -> CommentedMap:
@@ -92,36 +76,36 @@ def source_of(system: str, runs: Sequence[Run]) -> CommentedMap:
     return fields
 
 
-def _key(metric: Metric, facts: RunContext) -> _Key | None:
+def _where(metric: Metric, facts: RunContext) -> dict[str, Any] | None:
+    """The fields that make a value of one machine that of another with the same part; None where there are none."""
     samples, header = metric.samples, facts.run.header
-    if samples.operation == "product":
-        return _key_of_product(metric, facts)
+    transport = header["transport"]
     alone = samples.operation in ONE_WAY_MEMORY_PATHS and len(samples.ranks) == 1
     host_memory = host_memory_of(facts.run, samples) or ""
     hosts = {each.host for each in facts.run.ranks}
     known = samples.schedule == "uncontended" and samples.statistic == "iterations" and len(hosts) == 1
     kernels = kernel_settings(header["plan"])
     known = known and not kernels.keys() - {"ccl_mode"}
-    if not known or host_memory not in ("", "pinned") or header["transport"] == "staging":
+    if not known or host_memory not in ("", "pinned") or transport == "staging":
         return None
     if not (alone or samples.operation in (*PAIRS, *COLLECTIVES)) or any(r not in facts.devices for r in samples.ranks):
         return None
-    return _Key(
-        samples.operation,
-        header["transport"],
-        _major_minor(facts.library),
-        metric.quantity,
-        samples.bytes,
-        len(samples.ranks),
-        links_on_the_way(facts, samples),
-        str(header.get("plan", {}).get("access") or "write") if header["transport"] in ("copy", "kernel") else "",
-        host_memory,
-        kernels.get("ccl_mode", ""),
-        "",
-    )
+    fields = {
+        "operations": [samples.operation],
+        "transports": [transport],
+        "quantity": metric.quantity,
+        "bytes": [format_size(samples.bytes)],
+        "ranks": len(samples.ranks),
+        "links": links_on_the_way(facts, samples),
+        "access": str(header["plan"].get("access") or "write") if transport in ("copy", "kernel") else "",
+        "host_memory": host_memory,
+        "ccl_mode": kernels.get("ccl_mode", ""),
+        "library": _major_minor(facts.library),
+    }
+    return {name: value for name, value in fields.items() if value}
 
 
-def _key_of_product(metric: Metric, facts: RunContext) -> _Key | None:
+def _where_of_product(metric: Metric, facts: RunContext) -> dict[str, Any] | None:
     """Of a product that a GPU had by itself; None by our own kernel, which does not show what a part can do."""
     samples, product = metric.samples, facts.run.product
     library, _, _ = facts.library_of(samples).partition(" ")
@@ -129,7 +113,15 @@ def _key_of_product(metric: Metric, facts: RunContext) -> _Key | None:
         return None
     if metric.quantity != "goodput" or library == "kernel":
         return None
-    return _Key("product", "", library, metric.quantity, samples.bytes, 1, "", "", "", "", product.type)
+    return {
+        "operations": ["product"],
+        "transports": ["ccl", "mpi", "copy", "kernel"],  # what moves data beside has no part in a product
+        "quantity": metric.quantity,
+        "bytes": [format_size(samples.bytes)],
+        "ranks": 1,
+        "product": product.type,
+        "library": library,
+    }
 
 
 def _major_minor(library: str) -> str:
@@ -137,23 +129,16 @@ def _major_minor(library: str) -> str:
     return f"{name} {'.'.join(version.split('.')[:2])}" if name else library
 
 
-def _value(key: _Key, machines: dict[str, list[float]], source: str) -> CommentedMap:
+def _value(where: dict[str, Any], machines: dict[str, list[float]], source: str) -> CommentedMap:
     centres = np.array([np.median(each) for each in machines.values()])
     every = np.concatenate([np.asarray(each) for each in machines.values()])
     between = float(np.std(centres, ddof=1)) if centres.size > 1 else 0.0
     # Pairs, GPUs and launches of a machine differ too.
     inside = float(centre_and_spread(every).spread) if every.size > 1 else 0.0
-    # What moves data beside has no part in a product.
-    transports = [key.transport] if key.transport else ["ccl", "mpi", "copy", "kernel"]
-    where: dict[str, object] = {"operations": [key.operation], "transports": transports, "quantity": key.quantity}
-    where |= {"bytes": [format_size(key.bytes)], "ranks": key.ranks}
-    for name in ("links", "access", "host_memory", "ccl_mode", "product", "library"):
-        if getattr(key, name):
-            where[name] = getattr(key, name)
     return CommentedMap(
         where=on_one_line(where),
         value=float(f"{math.exp(float(np.median(centres))):.4g}"),
-        unit="Tflop/s" if key.product else "Gb/s" if key.quantity == "goodput" else "us",
+        unit="Tflop/s" if "product" in where else UNITS[where["quantity"]],
         spread=float(f"{max(between, inside):.2g}"),
         machines=len(machines),
         source=source,
@@ -169,9 +154,7 @@ def _text(
 ) -> str:
     if not values:
         raise UserError("no value to write: no run is on one node with a GPU for each rank")
-    yaml = YAML()
-    yaml.width = 1000
-    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml = round_trip_yaml(1000)
     if old is not None:
         content = yaml.load(path.read_text(encoding="utf-8"))
     else:

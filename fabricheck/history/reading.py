@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from fabricheck.history import folders
 from fabricheck.history.folders import METRICS, SessionFolder
 from fabricheck.history.metric_rows import from_parquet
 from fabricheck.history.session import SessionRecord, read_record
+from fabricheck.history.waiting import steps
 from fabricheck.judge.constants import READERS
 
 #: Takes a line about something damaged or foreign, which is left out then.
@@ -40,16 +41,28 @@ def history(store: Path, *, system: str, say: Say = refuse) -> pl.DataFrame:
     `say` is told what is damaged, foreign or there twice, a line each, and the rest is read. Raises UserError where
     there is no store or no run, and without a `say` of the caller for the first such line.
     """
-    with ThreadPoolExecutor(READERS) as pool:
-        parts = list(pool.map(_metrics_or_damage, entries_of(store, system, say)))
-    for damage in parts:
-        if isinstance(damage, str):
-            say(damage)
-    tables = [table for table in parts if not isinstance(table, str)]
+    read = _read(entries_of(store, system, say), say)
+    tables = [table.with_columns(rehearsal=pl.lit(record.rehearsal)) for record, table in read]
     if not any(table.height for table in tables):
         raise UserError(f"{store}: has no metric of {system} yet: run `fabricheck run --system {system}`")
-    rows = _unique(store, pl.concat(tables), say)
+    rows = pl.concat(tables)
     return rows.sort("started", "run_id", "partition", "environment", "test", "metric", maintain_order=True)
+
+
+def _read(entries: Sequence[SessionFolder], say: Say) -> Iterator[tuple[SessionRecord, pl.DataFrame]]:
+    """The record and the metrics of entries, in their order; of a run that several have, those of the first."""
+    owner: dict[str, SessionFolder] = {}
+    with ThreadPoolExecutor(READERS) as pool:
+        contents = steps(pool.map(_content_or_damage, entries), len(entries), "sessions read")
+        for entry, content in zip(entries, contents, strict=True):
+            if isinstance(content, str):
+                say(content)
+                continue
+            record, table = content
+            twice = [run_id for run_id in record.runs if owner.setdefault(run_id, entry) != entry]
+            for run_id in twice:
+                say(f"{entry.path}: run {run_id} is in {owner[run_id].path} too: {folders.HINT}")
+            yield record, table.filter(~pl.col("run_id").is_in(twice))
 
 
 def entries_of(store: Path, system: str, say: Say = refuse) -> tuple[SessionFolder, ...]:
@@ -91,12 +104,11 @@ def _height(entry: SessionFolder) -> int:
         return 0  # who reads its metrics says so
 
 
-def _metrics_or_damage(entry: SessionFolder) -> pl.DataFrame | str:
+def _content_or_damage(entry: SessionFolder) -> tuple[SessionRecord, pl.DataFrame] | str:
     try:
-        record, table = read_entry(entry)
+        return read_entry(entry)
     except UserError as error:
         return str(error)
-    return table.with_columns(rehearsal=pl.lit(record.rehearsal))
 
 
 def read_entry(entry: SessionFolder) -> tuple[SessionRecord, pl.DataFrame]:
@@ -136,34 +148,13 @@ def verify(store: Path) -> Verified:
     names, foreign = folders.systems(store)
     damage = [*filter(None, [folders.marker_damage(store)]), *map(_foreign, foreign)]
     remarks, entries, metrics = [], 0, 0
-    owner: dict[str, SessionFolder] = {}
     for system in names:
         content = folders.scan(store / system)
         damage += map(_foreign, content.foreign)
         remarks += [f"{path}: incomplete: it is being written, or its process was killed" for path in content.drafts]
         entries += len(content.entries)
-        for entry in content.entries:
-            try:
-                record, _ = read_entry(entry)
-            except UserError as error:
-                damage.append(str(error))
-                continue
-            metrics += record.metrics
-            for run_id in record.runs:
-                first = owner.setdefault(run_id, entry)
-                if first != entry:
-                    damage.append(f"{entry.path}: run {run_id} is in {first.path} too: move one out of the store")
+        metrics += sum(record.metrics for record, _ in _read(content.entries, damage.append))
     return Verified(entries, metrics, tuple(damage), tuple(remarks))
-
-
-def _unique(store: Path, table: pl.DataFrame, say: Say) -> pl.DataFrame:
-    """The rows without those of a run that an earlier session has too."""
-    keys = ["run_id", "metric"]
-    twice = table.filter(table.select(keys).is_duplicated())
-    for run_id in twice["run_id"].unique().sort():
-        sessions = sorted(twice.filter(pl.col("run_id") == run_id)["session"].unique())
-        say(f"{store}: run {run_id} appears twice, in sessions {' and '.join(sessions)}: {folders.HINT}")
-    return table if twice.is_empty() else table.unique(keys, keep="first", maintain_order=True)
 
 
 def _foreign(path: Path) -> str:

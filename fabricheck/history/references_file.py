@@ -9,20 +9,20 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
 from fabricheck.errors import UserError
-from fabricheck.history.calibrate import Calibrated, Calibration, shares_of
+from fabricheck.history.calibrate import Calibrated, Calibration
 from fabricheck.judge.parts import Together
 from fabricheck.judge.references import NODES, PROVENANCE, SOURCES, UNCALIBRATED, load_references
 from fabricheck.records.case import parse_case
 from fabricheck.suite import INSTALLED
 from fabricheck.topology.network import fold
 from fabricheck.wholefile import whole_file
-from fabricheck.yamlfile import on_one_line
+from fabricheck.yamlfile import on_one_line, round_trip_yaml
 
 _INDEX = "$index"
 _SPECIAL = (SOURCES, PROVENANCE, UNCALIBRATED)
@@ -37,7 +37,7 @@ def updated_text(path: Path, calibration: Calibration, command: str) -> str:
     Raises UserError where the file is not valid, is of another system, or indexes a test in another way; and where
     what would be written cannot be read by the judge.
     """
-    yaml = _yaml()
+    yaml = round_trip_yaml()
     content = CommentedMap()
     if path.exists():
         load_references(path)
@@ -85,13 +85,6 @@ def write(path: Path, text: str) -> None:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def _yaml() -> YAML:
-    yaml = YAML()
-    yaml.width = 120
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    return yaml
-
-
 def _check(text: str, path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder) / path.name
@@ -104,7 +97,9 @@ def _check(text: str, path: Path) -> None:
 
 
 def _add_source(content: CommentedMap, calibration: Calibration, command: str) -> str:
-    between, within = shares_of(calibration.references)
+    between, within = (
+        median(getattr(reference, name) for reference in calibration.references) for name in ("between", "within")
+    )
     days = f"{calibration.first:%Y-%m-%d} to {calibration.last:%Y-%m-%d}"
     fields = CommentedMap(
         kind="measured",

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
+from fabricheck.history.waiting import steps
 from fabricheck.judge.constants import AT_ONCE, MOST_STEPS, PRIOR_METRICS
 
 Arrays = tuple[npt.NDArray[np.generic], ...]
@@ -20,7 +21,7 @@ def by_rows(work: Callable[[slice], Arrays], rows: int) -> Arrays:
     if len(parts) < 2:
         return work(slice(0, rows))
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        results = list(threads.map(work, parts))
+        results = list(steps(threads.map(work, parts), len(parts), f"parts of {AT_ONCE:,} metrics"))
     return tuple(np.concatenate(each) for each in zip(*results, strict=True))
 
 

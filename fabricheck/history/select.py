@@ -66,21 +66,15 @@ def _by_date(frame: pl.DataFrame, text: str) -> pl.DataFrame:
     first, _, last = text.partition("..")
     low = _day(first, text) if first else None
     high = _day(last, text) + timedelta(days=1) if last else None
-    started = pl.col("started").dt.replace_time_zone("UTC") if _naive(frame) else pl.col("started")
     runs = frame
     if low is not None:
-        runs = runs.filter(started >= low)
+        runs = runs.filter(pl.col("started") >= low)
     if high is not None:
-        runs = runs.filter(started < high)
+        runs = runs.filter(pl.col("started") < high)
     if runs.is_empty():
         times = frame["started"]
         raise UserError(f"no {text}: the history is from {times[0]:%Y-%m-%d} to {times[-1]:%Y-%m-%d}")
     return runs
-
-
-def _naive(frame: pl.DataFrame) -> bool:
-    dtype = frame.schema["started"]
-    return isinstance(dtype, pl.Datetime) and dtype.time_zone is None
 
 
 def _day(text: str, whole: str) -> datetime:

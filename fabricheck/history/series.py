@@ -25,10 +25,6 @@ Floats = npt.NDArray[np.float64]
 Better = Literal["higher", "lower"]
 
 KEY = ("partition", "environment", "test", "metric")
-COLUMNS = (
-    *("session", "run_id", "started", "system", *KEY, "unit", "better", "value", "low", "high", "count", "deviation"),
-    *("verdict", "nodes", "software", "tuning", "components", "tags", "rehearsal"),
-)
 # Something else was measured, or not all of it: such a value says nothing about the speed.
 NO_MEASUREMENT = ("INVALID", "INCOMPLETE")
 # Clocks of machines differ a little.
@@ -64,29 +60,21 @@ def number_names(names: Iterable[Hashable]) -> npt.NDArray[np.int64]:
     return np.asarray([known.setdefault(each, len(known)) for each in names], dtype=np.int64)
 
 
-def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = None) -> pl.DataFrame:
+def check_history(frame: pl.DataFrame, *, now: datetime | None = None) -> pl.DataFrame:
     """The rows that hold a measurement, or a UserError of one line about the first thing that is wrong with any.
 
-    Refused are: no rows, missing columns, rows of another system, rehearsals beside measurements, a metric with two
-    units or two directions, runs that are not in the order of their time, runs of the future (later
-    than `now`, default: this moment), and values that are not positive. Left out are rows whose verdict is INVALID or
-    INCOMPLETE.
+    `frame` is as the store gives it. Refused are: rehearsals beside measurements, a metric with two units or two
+    directions, runs of the future (later than `now`, default: this moment), and values that are not positive. Left out
+    are rows whose verdict is INVALID or INCOMPLETE.
     """
-    missing = [name for name in COLUMNS if name not in frame.columns]
-    if missing:
-        raise UserError(f"the history has no column {', '.join(missing)}: it was written by another version")
-    if frame.is_empty():
-        raise UserError(f"no history of {system}: run the checks with a store first")
-    others = frame.filter(pl.col("system") != system)["system"].unique().sort().to_list()
-    if others:
-        raise UserError(f"the history is of {', '.join(others)} too, besides {system}: choose one system")
     _check_platform(frame)
     _check_time(frame, now or datetime.now(timezone.utc))
     for name in ("unit", "better"):
         mixed = frame.group_by(KEY).agg(pl.col(name).unique().sort()).filter(pl.col(name).list.len() > 1).sort(KEY)
         if not mixed.is_empty():
             raise _two_kinds(frame.join(mixed.head(1).select(KEY), on=KEY, how="semi", maintain_order="left"), name)
-    kept = frame.filter(~pl.col("verdict").is_in(NO_MEASUREMENT))
+    measured = ~frame["verdict"].is_in(NO_MEASUREMENT)
+    kept = frame if measured.all() else frame.filter(measured)
     bad = kept.filter(~(pl.col("value").is_finite() & (pl.col("value") > 0)).fill_null(False))
     if not bad.is_empty():
         what = f"{bad['value'][0]} in run {bad['run_id'][0]} is not a measurement"
@@ -114,23 +102,13 @@ def _check_platform(frame: pl.DataFrame) -> None:
 
 
 def _check_time(frame: pl.DataFrame, now: datetime) -> None:
-    started = frame["started"]
-    if started.null_count():
-        raise UserError("the history has a run without a time: run `verify` on the store")
-    backwards = started.diff().dt.total_microseconds() < 0
-    if backwards.any():
-        late = frame.filter(backwards)
-        raise UserError(
-            f"run {late['run_id'][0]} started {late['started'][0]:%Y-%m-%d %H:%M:%S} but is stored after a later "
-            f"one: the clock went backwards; move its session ({late['session'][0]}) out of the store"
-        )
-    last = started[-1]
-    last = last if last.tzinfo is not None else last.replace(tzinfo=timezone.utc)
-    if last > now + _CLOCK_SLACK:
-        raise UserError(
-            f"run {frame['run_id'][-1]} started {last:%Y-%m-%d %H:%M:%S}, which is in the future: "
-            f"the clock was wrong; move its session ({frame['session'][-1]}) out of the store"
-        )
+    last = frame.tail(1)
+    for session, run, started in last.select("session", "run_id", "started").iter_rows():
+        if started > now + _CLOCK_SLACK:
+            raise UserError(
+                f"run {run} started {started:%Y-%m-%d %H:%M:%S}, which is in the future: "
+                f"the clock was wrong; move its session ({session}) out of the store"
+            )
 
 
 def _say(frame: pl.DataFrame) -> str:
@@ -236,11 +214,9 @@ def components_of_keys(keys: tuple[str, ...]) -> tuple[Component, ...]:
 
 def _latest(frame: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
     """The runs of each metric in its last sessions."""
-    newest_first = pl.col("place").rank("dense", descending=True).over(KEY)
-    rows = frame.select("session", *KEY, "components", "software").join(
-        sessions.select("session", "place"), on="session"
-    )
-    return rows.filter(newest_first <= STAYS)
+    last = frame.select(*KEY, "session").unique().join(sessions, on="session").sort("place").group_by(KEY).tail(STAYS)
+    rows = frame.select("session", *KEY, "components", "software")
+    return rows.join(last, on=("session", *KEY), how="semi", maintain_order="left")
 
 
 def differences(before: str, after: str) -> tuple[str, ...]:
@@ -259,14 +235,28 @@ def nodes_crossed() -> pl.Expr:
     return pl.when(crossed.list.len() > 0).then(crossed).otherwise("nodes").alias("nodes")
 
 
-def series_of(frame: pl.DataFrame) -> Series:
-    """The series in a history that was checked: metrics in the order of their keys, sessions in that of their start."""
-    sessions = (
-        frame.group_by("session", maintain_order=True)
+def by_start(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """The different values of columns, such as sessions, in the order in which their first runs `started`, with their
+    `place` in it."""
+    return (
+        frame.group_by(names, maintain_order=True)
         .agg(pl.col("started").min())
-        .sort("started", "session")
+        .sort("started", *names)
         .with_row_index("place")
     )
+
+
+def matrix_of(rows: pl.DataFrame, shape: tuple[int, int]) -> Floats:
+    """The medians of the `value` of each `row` and `place`; NaN where there is none."""
+    cells = rows.group_by("row", "place").agg(pl.col("value").median())
+    values = np.full(shape, np.nan)
+    values[cells["row"].to_numpy(), cells["place"].to_numpy()] = cells["value"].to_numpy()
+    return values
+
+
+def series_of(frame: pl.DataFrame) -> Series:
+    """The series in a history that was checked: metrics in the order of their keys, sessions in that of their start."""
+    sessions = by_start(frame, "session")
     keys = (
         frame.group_by(KEY)
         .agg(pl.col("unit").first(), pl.col("better").first())
@@ -274,12 +264,14 @@ def series_of(frame: pl.DataFrame) -> Series:
         .sort(KEY)
         .with_row_index("row")
     )
-    runs = without_node_effects(
-        frame.with_row_index("run")
-        .select("run", "session", *KEY, "value", "software", "better", nodes_crossed())
-        .join(sessions.select("session", "place"), on="session")
-        .join(keys.select(*KEY, "row"), on=KEY)
+    numbered = (
+        frame.lazy()
+        .with_row_index("run")
+        .join(sessions.lazy().select("session", "place"), on="session")
+        .join(keys.lazy().select(*KEY, "row"), on=KEY)
+        .select("run", "row", "place", "value", "software", "better", nodes_crossed())
     )
+    runs = without_node_effects(numbered.collect())
     cells = runs.group_by("row", "place").agg(pl.col("value").median(), pl.col("software").first())
     turns = runs.drop_nulls("away")
     sign = pl.when(pl.col("better") == "higher").then(-1.0).otherwise(1.0)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from pathlib import Path
 
 from fabricheck.history.folders import SessionFolder
 from fabricheck.history.metric_rows import verdict_of_whole
-from fabricheck.history.reading import entries_of, read_entry
+from fabricheck.history.reading import entries_of
 from fabricheck.history.session import NodeRecord, read_record
 from fabricheck.judge.constants import READERS
 from fabricheck.judge.verdicts import RunJudgement
@@ -59,10 +58,7 @@ def last_sessions(store: Path, system: str) -> dict[str, str]:
 
 def _hosts(entry: SessionFolder) -> tuple[str, Iterable[str]]:
     record = read_record(entry)
-    if record.nodes is not None:
-        return record.started, record.nodes
-    _, metrics = read_entry(entry)  # a session of before sessions had nodes
-    return record.started, chain.from_iterable(metrics["nodes"])
+    return record.started, record.nodes or ()  # sessions of before they had nodes have none
 
 
 def _node(host: str, names: Mapping[str, object]) -> str:

@@ -16,6 +16,7 @@ from fabricheck.history.levels import Autocorrelation, coloured, restricted, wei
 from fabricheck.history.peaks import ParetoTail, upper_tail
 from fabricheck.history.robust import median
 from fabricheck.history.rows import by_rows
+from fabricheck.history.waiting import steps
 from fabricheck.judge.constants import (
     AT_ONCE,
     CONFIDENCE,
@@ -55,22 +56,15 @@ class CompareOptions:
 
 @dataclass(frozen=True)
 class Tested:
-    """The statistics of matched metrics, shapes (metrics,); logarithms, with more being worse.
-
-    `correlation`: of neighbouring sessions, NaN where all of a side are equal. `enough`: whether both sides have
-    FEWEST_FOR_MIDDLE.
-    """
+    """The statistics of matched metrics, shapes (metrics,); logarithms, with more being worse."""
 
     base: Floats
     candidate: Floats
     shift: Floats
     error: Floats
     freedom: Floats
-    spread: Floats
-    correlation: Floats
     p_worse: Floats
     p_better: Floats
-    enough: npt.NDArray[np.bool_]
     worse: npt.NDArray[np.bool_]
     better: npt.NDArray[np.bool_]
     smallest: Floats
@@ -140,7 +134,7 @@ def shift_test(
     # Without a spread nothing can be told to be wild.
     reach = np.nan_to_num(CUT_OF_SIDE * np.sqrt(rough.variance), nan=np.inf)
     kept = _cut(sessions, reach)
-    common, varies = _autocorrelation(kept, freedom)
+    common = _autocorrelation(kept, freedom)
     white = _whiten(kept, common)
     level, squares = white.fit(white.y)
     known = moderate(squares, freedom, kind)
@@ -163,11 +157,8 @@ def shift_test(
         shift=shift,
         error=error,
         freedom=np.where(both, total, 0.0),
-        spread=np.sqrt(known.variance),
-        correlation=np.where(varies, common.of_sessions, np.nan),
         p_worse=p_worse,
         p_better=p_better,
-        enough=enough,
         worse=worse,
         better=better,
         smallest=np.where(enough, _smallest_shift(error, total, threshold, options.power, tails[0]), np.inf),
@@ -228,9 +219,9 @@ def _whiten(sessions: _Sessions, common: Autocorrelation) -> _White:
     return _White(y, by_session, np.linalg.inv(squares))
 
 
-def _autocorrelation(sessions: _Sessions, freedom: Floats) -> tuple[Autocorrelation, npt.NDArray[np.bool_]]:
-    """What the sessions of each metric have in common: the mean of what they leave probable; and whether they vary,
-    (metrics,): of those that do not, it is what the others have."""
+def _autocorrelation(sessions: _Sessions, freedom: Floats) -> Autocorrelation:
+    """What the sessions of each metric have in common: the mean of what they leave probable; of metrics that do not
+    vary, it is what the others have."""
     centred = _Sessions(sessions.values - median(sessions.values)[:, None], sessions.side)
 
     def known(rows: slice) -> tuple[Floats, Floats]:
@@ -242,7 +233,7 @@ def _autocorrelation(sessions: _Sessions, freedom: Floats) -> tuple[Autocorrelat
     least = 1e-2 * LEAST_SPREAD**2
     varies = (squares > least).any(axis=1) & (freedom > 0)
     logs = -0.5 * (freedom[:, None] * np.log(np.maximum(squares, least)) + determinant)
-    return Autocorrelation.of(weights_of(np.where(varies[:, None], logs, 0.0))), varies
+    return Autocorrelation.of(weights_of(np.where(varies[:, None], logs, 0.0)))
 
 
 def _of_difference(white: _White) -> Floats:
@@ -289,7 +280,8 @@ def _drawn(sessions: _Sessions, common: Autocorrelation, reach: Floats, known: M
     alike, own_prior = common.rows(own), Prior(prior.variance[own], prior.freedom[own])
     again, scores = _whiten(sessions.of(own), alike), []
     places = np.argsort(~there, axis=1, kind="stable")
-    for _ in range(math.ceil(wanted / own.size)):
+    draws = math.ceil(wanted / own.size)
+    for _ in steps(range(draws), draws, "draws"):
         # Sessions that are not there have the largest keys and stay behind the others.
         order = np.argsort(np.where(there, rng.random(there.shape), 2.0), axis=1)
         shuffled = np.empty_like(residual)

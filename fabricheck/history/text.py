@@ -56,7 +56,7 @@ def calibration_lines(made: Calibration) -> Iterator[str]:
         f"{made.first:%Y-%m-%d} to {made.last:%Y-%m-%d}, "
         f"--false-alarms {made.false_alarms:g}"
     )
-    yield from _left_out(made.left_out)
+    yield from _first_lines("left out", made.left_out)
     few = [made.runs_needed - each.runs for each in made.references if each.runs < made.runs_needed]
     if few:
         yield f"  {len(few)} of them have few runs: they need {plural(max(few), 'more run')}"
@@ -83,11 +83,11 @@ def calibration_lines(made: Calibration) -> Iterator[str]:
         yield f"  {'' if is_healthy else 'REFUSED: '}{_first_of(keys)}: {reason}"
 
 
-def _left_out(incidents: Sequence[str]) -> Iterator[str]:
-    for line in incidents[:MOST_LINES]:
-        yield f"  left out: {line}"
-    if len(incidents) > MOST_LINES:
-        yield f"  left out: {len(incidents) - MOST_LINES} more; --json has them all"
+def _first_lines(title: str, lines: Sequence[object]) -> Iterator[str]:
+    for line in lines[:MOST_LINES]:
+        yield f"  {title}: {line}"
+    if len(lines) > MOST_LINES:
+        yield f"  {title}: {len(lines) - MOST_LINES} more; --json has them all"
 
 
 def _first_of(keys: Sequence[MetricKey]) -> str:
@@ -101,7 +101,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield f"  {name}: {side_runs(side)}"
     for line in comparison.software_changes:
         yield f"  changed: {line}"
-    yield from _left_out(comparison.left_out)
+    yield from _first_lines("left out", comparison.left_out)
     for line in comparison.unequal:
         yield f"  UNEQUAL: {line}"
     for line in comparison.advice:
@@ -116,11 +116,8 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
             yield _metric_line(finding, comparison.options.confidence)
         if len(members) > most:
             yield f"  {verdict.value}: {len(members) - most} more; --json has them all"
-    for title, keys in (("vanished", comparison.vanished), ("new", comparison.new)):
-        for key in keys[:MOST_LINES]:
-            yield f"  {title}: {key}"
-        if len(keys) > MOST_LINES:
-            yield f"  {title}: {len(keys) - MOST_LINES} more; --json has them all"
+    yield from _first_lines("vanished", comparison.vanished)
+    yield from _first_lines("new", comparison.new)
     if comparison.software_changes and comparison.count(ChangeVerdict.CANNOT_SAY):
         yield ("next: if both can be loaded, one job with both shows smaller losses: fabricheck upgrade --help")
 

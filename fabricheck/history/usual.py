@@ -29,6 +29,7 @@ from fabricheck.judge.constants import (
     JUMP_MARGIN,
     JUMP_SESSIONS,
     LEAST_JUMP,
+    LEAST_OF_WATCHED,
     MOST_STEPS,
     OUTER,
     SETTLED_SESSIONS,
@@ -43,37 +44,20 @@ Flags = npt.NDArray[np.bool_]
 _DRIFT = [each.name for each in CHARTS].index("drift")
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a metric is watched.
-
-    `warm_up`: sessions of baseline before a metric can raise an alert. `window`: sessions that the baseline is taken
-    from, the latest. `lag`: as many sessions before the one that is judged do not belong to it yet, so that a drift
-    does not hide itself.
-    `least_spread`: relative; metrics that vary less (a clock's resolution) are taken to vary by this.
-    """
-
-    warm_up: int = ENOUGH
-    window: int = YEAR
-    lag: int = SETTLED_SESSIONS
-    least_spread: float = 0.0002
-
-    def __post_init__(self) -> None:
-        if self.warm_up < FEWEST or self.window < self.warm_up or self.lag < 0 or not self.least_spread > 0:
-            raise ValueError(f"options out of range: {self}")
-
-
 class Usual:
     """Shapes (metrics,), or (charts, metrics) of `thresholds`; metrics with an open alert keep what they have.
 
     `worse` is what was measured, `base` what a baseline may be taken from. `level` is that of a metric that is
     followed, beside its `centre`. `streak`: what each session of one has to be worse than, `jump`: what one alone has
     to be.
+
+    `warm_up`: sessions of baseline before a metric can raise an alert. The baseline is of a YEAR of sessions; the
+    SETTLED_SESSIONS before the one that is judged do not belong to it yet, so that a drift does not hide itself.
     """
 
-    def __init__(self, worse: Floats, options: Options) -> None:
+    def __init__(self, worse: Floats, warm_up: int) -> None:
         metrics, sessions = worse.shape[0] + 1, worse.shape[1]
-        self.options = options
+        self.warm_up = warm_up
         self.worse = np.vstack([worse, np.full((1, sessions), np.nan)])
         self.base = self.worse.copy()
         self.shared = np.arange(metrics) < metrics - 1
@@ -89,14 +73,13 @@ class Usual:
     def update(self, session: int, open_: Flags, new_levels: Mapping[int, int], *, renewed: bool) -> None:
         """Baselines, noise and thresholds for a session. `new_levels`: of metrics that seem to have one, its first
         session, which is not noise of the old one."""
-        options = self.options
-        until = max(0, session - options.lag)
-        start = max(0, until - options.window)
+        until = max(0, session - SETTLED_SESSIONS)
+        start = max(0, until - YEAR)
         if until - start < FEWEST:
             return
         due = self.fitted < 0 or session - self.fitted >= max(FIT_EVERY, FIT_GROWN * (until - start))
         count = np.isfinite(self.base[:, start:until]).sum(axis=1)
-        fresh = ~open_ & (count >= options.warm_up) & ~(self.count >= options.warm_up)
+        fresh = ~open_ & (count >= self.warm_up) & ~(self.count >= self.warm_up)
         if due or renewed or fresh.any():
             self._fit(start, until, session, open_, new_levels)
             self.fitted = session
@@ -109,12 +92,11 @@ class Usual:
         self.fitted = -1
 
     def _fit(self, start: int, until: int, session: int, open_: Flags, new_levels: Mapping[int, int]) -> None:
-        options = self.options
         window = self.base[:, start:session].copy()
         window[:-1] -= self.shift[start:session]
         for metric, first in new_levels.items():
             window[metric, max(first - start, 0) :] = np.nan
-        fitted = fit(window, until - start, self.shared, options.least_spread)
+        fitted = fit(window, until - start, self.shared, LEAST_OF_WATCHED)
         del window
         going = ~open_
         self.count = np.where(going, fitted.count, self.count)
@@ -128,8 +110,8 @@ class Usual:
         # The spread around an estimated centre is too small by the error of the centre.
         known = np.maximum(self.count, 2)
         own = fitted.own_spread / np.sqrt((1 - np.minimum(self.levels / known, 0.5)) / (1 - 1 / known))
-        self.spread = np.where(going, np.maximum(own, options.least_spread), self.spread)
-        judged = np.flatnonzero(going & (self.count >= options.warm_up))
+        self.spread = np.where(going, np.maximum(own, LEAST_OF_WATCHED), self.spread)
+        judged = np.flatnonzero(going & (self.count >= self.warm_up))
         if judged.size:
             self._judge_noise(judged, fitted.error, fitted.own_spread)
 
@@ -168,7 +150,7 @@ class Usual:
 
         What all metrics lost equally is reported first.
         """
-        ready = self.count >= self.options.warm_up
+        ready = self.count >= self.warm_up
         usual = self.centre + self.level
         left = np.where(ready, self.worse[:, session] - usual, np.nan)
         telling = np.where(self.shared & ~open_, left, np.nan)

@@ -19,8 +19,18 @@ from fabricheck.history.incidents import Alert, Incident, incidents_of
 from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, monitor
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
 from fabricheck.history.slow_nodes import slow_nodes
-from fabricheck.history.usual import Options, Usual
-from fabricheck.judge.constants import AFTER, BEFORE, CLIP, CONFIDENCE, FEWEST_FOR_MIDDLE, STAYS, WEEK
+from fabricheck.history.usual import Usual
+from fabricheck.judge.constants import (
+    AFTER,
+    BEFORE,
+    CLIP,
+    CONFIDENCE,
+    ENOUGH,
+    FEWEST_FOR_MIDDLE,
+    SETTLED_SESSIONS,
+    STAYS,
+    WEEK,
+)
 from fabricheck.records.component import Component
 
 Floats = npt.NDArray[np.float64]
@@ -110,34 +120,39 @@ def watch(
     history: pl.DataFrame,
     system: str,
     accepted: Iterable[Accepted] = (),
-    options: Options | None = None,
+    warm_up: int = ENOUGH,
     *,
     now: datetime | None = None,
 ) -> WatchResult:
     """Watch all metrics of a history from its first session to its last. UserError as `check_history` raises it."""
-    return watch_series(history, system, accepted, options, now=now).result
+    series = _checked_series(history, system, now)
+    del history  # it does not fit into memory beside what follows
+    return watch_of(series, system, accepted, warm_up).result
 
 
 def watch_series(
     history: pl.DataFrame,
     system: str,
     accepted: Iterable[Accepted] = (),
-    options: Options | None = None,
+    warm_up: int = ENOUGH,
     *,
     now: datetime | None = None,
 ) -> Watched:
     """As `watch`, with the series beside the result. Raises UserError as `watch` does."""
-    checked = check_history(history, system, now=now)
+    return watch_of(_checked_series(history, system, now), system, accepted, warm_up)
+
+
+def _checked_series(history: pl.DataFrame, system: str, now: datetime | None) -> Series:
+    checked = check_history(history, now=now)
     if checked.is_empty():
         raise UserError(f"the history of {system} has no measurement: all rows are INVALID or INCOMPLETE")
-    return watch_of(series_of(checked), system, accepted, options)
+    return series_of(checked)
 
 
-def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), options: Options | None = None) -> Watched:
+def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), warm_up: int = ENOUGH) -> Watched:
     """Watch the series of a history that was checked; what is common to all is added to it as one metric more."""
-    options = options or Options()
     starts, kept = accepted_sessions(series, tuple(accepted))
-    monitored = monitor(series.worse, options, starts, kept=kept)
+    monitored = monitor(series.worse, warm_up, starts, kept=kept)
     series = _with_whole_system(series, monitored.common)
     located = [_alert(series, each) for each in monitored.alerts]
     rows = np.flatnonzero(monitored.watched_sessions > 0).tolist()
@@ -147,8 +162,8 @@ def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), opt
         sessions=series.sessions,
         incidents=tuple(sorted(incidents, key=lambda each: each.raised.started)),
         improvements=tuple(_improvement(series, each) for each in monitored.improvements),
-        states=tuple(_state(series, monitored, row, options, starts) for row in range(len(series.keys))),
-        warm_up=options.warm_up + options.lag,
+        states=tuple(_state(series, monitored, row, starts) for row in range(len(series.keys))),
+        warm_up=warm_up + SETTLED_SESSIONS,
         watched_sessions=int(monitored.watched_sessions.sum()),
     )
     return Watched(result, series)
@@ -249,9 +264,7 @@ def change_point(scores: Floats) -> int:
     return int(first[np.argmax(np.where(worse, between, -1.0))])
 
 
-def _state(
-    series: Series, monitored: Monitored, row: int, options: Options, accepted: Sequence[tuple[int, int]]
-) -> MetricState:
+def _state(series: Series, monitored: Monitored, row: int, accepted: Sequence[tuple[int, int]]) -> MetricState:
     watched, measured = monitored.usual, np.flatnonzero(np.isfinite(series.values[row]))
     last = int(measured[-1])
     usual = float(np.median(np.diff(measured))) if measured.size > 1 else np.inf
@@ -261,13 +274,13 @@ def _state(
         status = "retired"
     elif len(series.sessions) - 1 - last > FEWEST_FOR_MIDDLE * usual:
         status = "missing"
-    elif watched.count[row] < options.warm_up:
+    elif watched.count[row] < watched.warm_up:
         status = "warming up"
     else:
         can = np.isfinite(watched.thresholds[:, row]).any() or np.isfinite(watched.streak[row])
         status = "watched" if can else "too irregular"
     sign = -1.0 if series.better[row] == "higher" else 1.0
-    known = watched.count[row] >= options.warm_up
+    known = watched.count[row] >= watched.warm_up
     return MetricState(
         key=series.keys[row],
         unit=series.units[row],

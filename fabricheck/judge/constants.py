@@ -65,6 +65,8 @@ RESOLUTION = 0.001
 #: Metrics that vary less, relative, are taken to vary by this: the resolution of a clock is no certainty; nor is a
 #: fault of a network less.
 LEAST_SPREAD = 1e-4
+#: Metrics that `watch` follows and that vary less (a clock's resolution) are taken to vary by this. Relative. Chosen.
+LEAST_OF_WATCHED = 0.0002
 #: Of a smaller loss (logarithm) no part is at fault: to 1% a median is measured (docs/methodology.md, How often).
 LEAST_LOSS = 0.01
 #: Less is no difference: two jobs that measure the same, one after the other, may differ by so much
@@ -280,6 +282,8 @@ MOST_STEPS, SETTLED = 50, 1e-9
 AT_ONCE = 2048
 #: Densities that are held at the same time, and sets of parts times readings.
 MOST_AT_ONCE = 500_000
+#: Seconds after which work on a history says how far it is, and again. Chosen.
+PROGRESS_S = 10.0
 #: Orders of the residuals that are drawn for all metrics together.
 DRAWS = 20_000
 #: Least squares of more nodes than these take minutes for a few metrics.

@@ -27,7 +27,7 @@ def past_of(store: Path, system: str, root: Path, *, session: str) -> Past:
     notes: list[str] = []
     try:
         whole = history(store, system=system, say=lambda line: notes.append(f"Left out: {line}"))
-        check_history(whole, system)
+        check_history(whole)
         watched = watch_series(_until(whole, session, store, system), system, find_accepted(system, root))
     except UserError as error:
         return Past(notes=(*notes, f"No history is shown: {error}"))

@@ -11,6 +11,7 @@ from pathlib import Path
 from fabricheck.records.operations import LOADS
 from fabricheck.report.content import number
 from fabricheck.results.check_judgement import read_judgement
+from fabricheck.units import time_left
 
 _STATUS = re.compile(
     r"^\[ +(OK|FAIL|SKIP|ABORT|ERROR|XFAIL|XPASS) +\] \( *(\d+)/(\d+)\) "
@@ -47,7 +48,7 @@ class TimeLeft:
         if self._first is None or ended < 1 or self.begun >= self.tests:
             return ""
         seconds = _END_S + (now - self._first) / ended * max(self.tests - self._before - ended, 0)
-        return f"{round(seconds / 60)} min left" if seconds >= 120 else f"{max(round(seconds), 1)} s left"
+        return time_left(seconds)
 
 
 @dataclass

@@ -37,7 +37,7 @@ def fleet(count: int, *, spread: float = 0.01, seed: int = 2) -> dict[str, float
 
 
 def of(frame: pl.DataFrame) -> Calibration:
-    return calibrate(frame, SYSTEM, limits=lambda *_: None, now=NOW)
+    return calibrate(frame, SYSTEM, now=NOW)
 
 
 def test_differences_of_nodes_are_taken_out_of_the_noise() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +12,12 @@ from benchmarks.noise import autocorrelated
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import Calibration, calibrate
 from fabricheck.history.levels import persistence_of
-from fabricheck.history.limits import limits_of_system
 from fabricheck.history.references_file import diff, updated_text, write
 from fabricheck.history.robust import centre_and_spread, normal_score, prediction_factor
-from fabricheck.history.series import MetricKey
 from fabricheck.history.tails import Floats, Tail, deviations_of, joined_tail
 from fabricheck.history.text import calibration_lines
 from fabricheck.judge.constants import ALONE, FALSE_ALARMS, FEWEST, MANY_METRICS, VOTED
 from fabricheck.judge.references import load_references
-from fabricheck.judge.system import SystemJudge
-from fabricheck.records.judgement import Expectation
 from fabricheck.session import launches
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
 
@@ -30,12 +25,8 @@ GOODPUT = "pingpong_uncontended_0_1_1gib_goodput"
 LATENCY = "pingpong_uncontended_0_1_8b_latency"
 
 
-def nothing(key: MetricKey, nodes: int) -> None:
-    return None
-
-
 def calibrated(metrics: list[Made], **options: object) -> Calibration:
-    return calibrate(history(metrics), SYSTEM, limits=nothing, now=NOW, **options)  # type: ignore[arg-type]
+    return calibrate(history(metrics), SYSTEM, now=NOW, **options)  # type: ignore[arg-type]
 
 
 def two(runs: int = 20) -> list[Made]:
@@ -187,58 +178,17 @@ def test_rare_dips_end_no_calibration(seed: int) -> None:
     assert all(each.is_healthy for each in found.refused)
 
 
-@pytest.mark.parametrize(
-    ("expectation", "reason"),
-    [
-        (Expectation(380, 370, 380, 0.5, "the model"), "is above the highest plausible value, 380 Gb/s (the model)"),
-        (Expectation(2000, 2000, 2000, 0.5, "the model"), "is below the minimum, 1000 Gb/s (the model)"),
-    ],
-)
-def test_a_reference_that_cannot_be_is_refused(expectation: Expectation, reason: str) -> None:
-    found = calibrate(history(two()[:1]), SYSTEM, limits=lambda *_: expectation, now=NOW)
-    assert found.references == ()
-    assert reason in found.refused[0].reason
-
-
-def test_a_latency_that_cannot_be_is_refused() -> None:
-    least = Expectation(None, None, 100.0, 0.0, "the model")
-    found = calibrate(history(two()[1:2]), SYSTEM, limits=lambda *_: least, now=NOW)
-    assert "is below the lowest plausible value, 100 us" in found.refused[0].reason
-
-
-def test_the_model_of_a_system_gives_the_limits() -> None:
-    judge = SystemJudge.of("hgx-h200")
-    limits = limits_of_system(judge)
-
-    def of(metric: str, test: str = "PingPong %transport=ccl") -> Expectation | None:
-        return limits(MetricKey("gpu", "e", test, metric), 1)
-
-    pair = of(GOODPUT)
-    assert pair is not None
-    assert pair.expected is not None and pair.ceiling is not None
-    assert 1000 < pair.expected < pair.ceiling < 10_000
-    latency = of(LATENCY)
-    assert latency is not None and latency.ceiling is not None
-    assert of("allreduce_contended_all4_1gib_goodput") is not None
-    assert of("reduce_scatter_uncontended_all4_1gib_goodput") is not None
-    assert of(GOODPUT, "PingPong") is None
-    assert of("something_else") is None
-    assert of("pingpong_uncontended_0_9_1gib_goodput") is not None  # rank 9 of another node
-    unknown = limits_of_system(replace(judge, topology=None))
-    assert unknown(MetricKey("gpu", "e", "PingPong %transport=ccl", GOODPUT), 1) is None
-
-
 def test_runs_of_two_versions_have_no_one_value() -> None:
     frame = history(two(40), software={20: {"nccl": "2.29.1"}})
     with pytest.raises(UserError, match=r"more than one software, nccl 2\.28\.3 and 2\.29\.1: choose with --runs"):
-        calibrate(frame, SYSTEM, limits=nothing, now=NOW)
-    found = calibrate(frame, SYSTEM, limits=nothing, now=NOW, selection="software:nccl=2.29.1")
+        calibrate(frame, SYSTEM, now=NOW)
+    found = calibrate(frame, SYSTEM, now=NOW, selection="software:nccl=2.29.1")
     assert found.runs == 40  # two tests, twenty sessions
     with pytest.raises(UserError, match="more than one tuning"):
-        calibrate(history(two(40), tuning={20: {"profile": "x"}}), SYSTEM, limits=nothing, now=NOW)
+        calibrate(history(two(40), tuning={20: {"profile": "x"}}), SYSTEM, now=NOW)
     # A new revision of the suite changes no measurement.
     revisions = {0: {"nccl": "1", "suite": "abc"}, 20: {"nccl": "1", "suite": "def"}}
-    assert calibrate(history(two(40), software=revisions), SYSTEM, limits=nothing, now=NOW).references
+    assert calibrate(history(two(40), software=revisions), SYSTEM, now=NOW).references
 
 
 def attributes(transport: str) -> dict[str, str | int]:

@@ -30,7 +30,7 @@ def made(values: Floats, base: int) -> pl.DataFrame:
 
 
 def references(values: Floats, base: int) -> dict[str, tuple[float, float]]:
-    found = calibrate(made(values[:, :base], base), SYSTEM, limits=lambda *_: None, now=NOW)
+    found = calibrate(made(values[:, :base], base), SYSTEM, now=NOW)
     return {each.key.metric: (each.value, np.log1p(each.lower)) for each in found.references}
 
 

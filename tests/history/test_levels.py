@@ -95,7 +95,7 @@ def test_calibrate_refuses_what_wanders_and_says_by_how_much_and_what_to_do() ->
         Made(name.replace("goodput", "latency"), 20 * np.exp(0.01 * one), better="lower", unit="us")
         for name, one in zip(pairs, rng.standard_normal((len(pairs), 20)), strict=True)
     ]
-    found = calibrate(history([*made, *quiet]), SYSTEM, limits=lambda *_: None, now=NOW)
+    found = calibrate(history([*made, *quiet]), SYSTEM, now=NOW)
     assert {each.key.metric for each in found.refused} == set(pairs)
     assert len(found.references) == len(quiet)
     reason = found.refused[0].reason

@@ -33,7 +33,7 @@ def taking_turns(loss: float = 0.0, nights: int = NIGHTS, *, differ: float = 0.0
 
 
 def of(frame: pl.DataFrame) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    return np.asarray(np.log(series_of(check_history(frame, SYSTEM, now=NOW)).values[0]))
+    return np.asarray(np.log(series_of(check_history(frame, now=NOW)).values[0]))
 
 
 @pytest.mark.parametrize("a_night", [1, 4])

@@ -111,7 +111,7 @@ def test_a_healthy_pair_is_within_its_bounds_however_many_of_its_nodes_were_seen
     for seed in range(effort(60)):
         own = fleet(12, seed=seed)
         pairs = drawn(list(own)[:10], 90, seed)
-        (found,) = calibrate(made(own, pairs, seed=seed), SYSTEM, limits=lambda *_: None, now=NOW).references
+        (found,) = calibrate(made(own, pairs, seed=seed), SYSTEM, now=NOW).references
         assert found.nodes is not None
         nodes = {
             name: Reference(value, found.nodes.lower, found.nodes.upper, found.unit, "")

@@ -72,7 +72,7 @@ def calibrated(sessions: Iterable[Session], cases: Mapping[str, Case] = CASES) -
         measured = [JudgedCase(cases[node], one, '{"suite": "1"}', "{}") for node, one in zip(NODES, runs, strict=True)]
         tables.append(metrics_table(measured, f"s{number:03}", FIRST + timedelta(days=number)))
     history = pl.concat(tables).select([name for name in HISTORY if name != "rehearsal"])
-    return calibrate(history.with_columns(rehearsal=False), NAME, limits=lambda *_: None)
+    return calibrate(history.with_columns(rehearsal=False), NAME)
 
 
 @pytest.fixture(scope="module")
