@@ -15,8 +15,6 @@ from fabricheck.units import bound_sizes, coarser_sizes
 
 #: What an aggressor's messages have where fabricbench is told nothing else.
 AGGRESSOR_BYTES = 1 << 20
-#: Keys of earlier versions, and what they are called now.
-RENAMED = {"lacks": "unsupported"}
 #: What is read of the extras of a partition, and of those of an environment, with its meaning.
 KEYS: Mapping[str, Mapping[str, str]] = {
     "partition": {
@@ -80,13 +78,6 @@ KEYS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def renamed_keys(extras: Mapping[str, object]) -> Iterator[str]:
-    """One line for each key of an earlier version, which nothing reads any more."""
-    for old, new in RENAMED.items():
-        if old in extras:
-            yield f"{old!r} in extras is now named {new!r}: rename it"
-
-
 def misplaced_keys(extras: Mapping[str, object], of: str) -> Iterator[str]:
     """One line for each key that is nearly one of `of`, a `partition` or an `environment`, or is one of the other's.
 
@@ -94,7 +85,7 @@ def misplaced_keys(extras: Mapping[str, object], of: str) -> Iterator[str]:
     """
     (other,) = KEYS.keys() - {of}
     for key in map(str, extras):
-        if key in KEYS[of] or key in RENAMED:
+        if key in KEYS[of]:
             continue
         if key in KEYS[other]:
             yield f"{key!r} in extras of the {of} has no effect: move it to those of the {other}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fabricheck.judge.constants import MOST_THROTTLED
 from fabricheck.records.verdict import Verdict
@@ -62,10 +62,6 @@ class CounterRule:
     few: tuple[Verdict | None, ...] = ()
     together: str = ""
     of: str = ""
-
-    def only(self, counter: str) -> CounterRule:
-        """For one of its counters."""
-        return replace(self, counters={counter: self.counters[counter]})
 
 
 _ROSE = "{name} rose by {count:,} during the test"
@@ -205,7 +201,7 @@ LINK_COUNTERS = (
     CounterRule(
         "gpu-link-errors",
         {"replay": "replays", "recovery": "recoveries", "recoveries_failed": "failed recoveries"},
-        "had {count} {name} during the test",
+        "had {count} {name} during the test, the most of all links",
     ),
     CounterRule(
         "gpu-link-errors",
@@ -215,7 +211,7 @@ LINK_COUNTERS = (
             "effective_errors": "errors that FEC did not correct",
             "symbol_errors": "symbol errors",
         },
-        "had {count} {name} during the test",
+        "had {count} {name} during the test, the most of all links",
         _a_hundred_a_second,
         few=(None,),
     ),
@@ -229,8 +225,8 @@ def rises_of(now: Mapping[str, int], before: Mapping[str, int] | None) -> Rises:
 
 def judge_counters(
     rules: Sequence[CounterRule], rises: Rises, seconds: float = 0.0
-) -> Iterator[tuple[str, str, Verdict | None]]:
-    """Code, text and verdict of each rule that holds."""
+) -> Iterator[tuple[str, str, Verdict | None, str]]:
+    """Code, text, verdict and counter of each rule that holds."""
     taken: set[str] = set()
     for rule in rules:
         items = []
@@ -246,9 +242,9 @@ def judge_counters(
             if rule.together:
                 items.append(text)
             else:
-                yield rule.code, text, verdicts[0]
+                yield rule.code, text, verdicts[0], counter
         if items:
-            yield rule.code, rule.text.format(names=few(items)), rule.verdict
+            yield rule.code, rule.text.format(names=few(items)), rule.verdict, ""
 
 
 def _counters(rule: CounterRule, rises: Rises) -> Iterator[tuple[str, str]]:

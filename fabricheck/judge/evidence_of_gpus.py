@@ -76,7 +76,7 @@ class _Gpu:
 
     def counted(self, rules: Sequence[CounterRule], more: str = "") -> Iterator[Evidence]:
         """What rules find in its counters; `more`: what every line ends with."""
-        for code, text, verdict in judge_counters(rules, self.rises, self.node.seconds):
+        for code, text, verdict, _ in judge_counters(rules, self.rises, self.node.seconds):
             yield self.say(code, f"{text}{more}", verdict)
 
 
@@ -185,22 +185,15 @@ def _links(seen: _Gpu, wanted: int) -> Iterator[Evidence]:
 
 
 def _link_errors(seen: _Gpu) -> Iterator[Evidence]:
-    """Errors of NVLinks during the test: each link that has too many, and the others together."""
+    """Errors of NVLinks during the test, each kind at the link that has most of them."""
     before = {link.number: link.counters for link in seen.before.links} if seen.before else {}
-    rises = {link.number: rises_of(link.counters, before.get(link.number)) for link in seen.gpu.links}
-    for rule in LINK_COUNTERS:
-        for counter, words in rule.counters.items():
-            few = {}
-            for number, own in rises.items():
-                for code, text, verdict in judge_counters([rule.only(counter)], own, seen.node.seconds):
-                    if verdict is not None:
-                        yield seen.say(code, f"NVLink {number} {text}", verdict)
-                    else:
-                        few[number] = own[counter]
-            if few:
-                most = max(few, key=lambda number: few[number])
-                on_links = f"{len(few)} of {len(rises)} NVLinks had {words} during the test"
-                yield seen.say(rule.code, f"{on_links}, at most {few[most]} on link {most}", None)
+    most: dict[str, tuple[int, int]] = {}
+    for link in seen.gpu.links:
+        for counter, count in rises_of(link.counters, before.get(link.number)).items():
+            most[counter] = max(most.get(counter, (0, 0)), (count, link.number))
+    rises = {counter: count for counter, (count, _) in most.items()}
+    for code, text, verdict, counter in judge_counters(LINK_COUNTERS, rises, seen.node.seconds):
+        yield seen.say(code, f"NVLink {most[counter][1]} {text}", verdict)
 
 
 def _throttled(seen: _Gpu) -> Iterator[Evidence]:
@@ -229,7 +222,7 @@ def _memory(seen: _Gpu) -> Iterator[Evidence]:
         for name, count in seen.gpu.counters.items()
         if name.startswith("ecc_uncorrected") and not seen.rises.get(name)
     }
-    for code, text, verdict in judge_counters(GPU_COUNTERS, waits):
+    for code, text, verdict, _ in judge_counters(GPU_COUNTERS, waits):
         yield seen.say(code, f"{text} since it was reset", verdict)
     if seen.gpu.rows_failed:
         yield seen.say("gpu-memory-errors", "rows of its memory could not be remapped", Verdict.DEGRADED)

@@ -83,8 +83,8 @@ def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | 
     if nic.duplex == "half":
         yield say("nic-slow", "its link is half duplex")
     rises = rises_of(nic.counters, before.counters if before is not None else None)
-    for told in judge_counters((*NIC_COUNTERS.get(nic.kind, ()), BROKEN_FRAMES, CONGESTION), rises):
-        yield say(*told)
+    for code, text, verdict, _ in judge_counters((*NIC_COUNTERS.get(nic.kind, ()), BROKEN_FRAMES, CONGESTION), rises):
+        yield say(code, text, verdict)
 
 
 def _set_up(nic: NicState, described_gbps: float | None, slot: str | None) -> Iterator[tuple[str, str]]:

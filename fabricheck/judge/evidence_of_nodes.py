@@ -12,8 +12,8 @@ from fabricheck.extras import parse_cores
 from fabricheck.judge.constants import CLOCK_S, LITTLE_MEMORY
 from fabricheck.judge.evidence import Evidence, NodeReport
 from fabricheck.records.component import short_host
-from fabricheck.records.node_state import NodeState
-from fabricheck.records.run import Run, pci_address
+from fabricheck.records.node_state import GpuState, NodeState
+from fabricheck.records.run import Rank, Run, pci_address
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import set_by_launcher
 from fabricheck.topology.model import Topology
@@ -36,11 +36,9 @@ _OF_RDMA = re.compile(r"NET/IB|NET plugin|GPU ?Direct ?RDMA|mlx5|ibv_", re.IGNOR
 
 def evidence_of_nodes(nodes: Sequence[NodeReport], run: Run | None, topology: Topology | None) -> Iterator[Evidence]:
     """Of all nodes together; `run` tells the variables of its ranks."""
-    yield from _unlike_nodes(nodes)
-    yield from _unlike_gpus(nodes)
+    yield from _unlike_parts(nodes, run.ranks if run is not None else ())
     if run is not None:
         yield from _unlike_ranks(run)
-        yield from _unlike_order(run)
         yield from _unlike_nvidia_smi(run)
         yield from _few_cores(run)
         yield from _remarks(run, topology)
@@ -59,21 +57,37 @@ def _kind(state: NodeState) -> tuple[str, ...]:
     return (state.versions.get("processor", ""), *(gpu.name for gpu in state.gpus))
 
 
-def _unlike_nodes(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
-    """Facts by name: of nodes of one kind all have them; builds and ports, such as a container's, only some."""
-    hosts: dict[tuple[str, ...], list[str]] = {}
-    facts: dict[tuple[str, tuple[str, ...], bool], dict[str, str]] = {}
+# A node, or one of its GPUs by its index.
+_Place = tuple[str, str | int]
+
+
+def _unlike_parts(nodes: Sequence[NodeReport], ranks: Sequence[Rank]) -> Iterator[Evidence]:
+    """What nodes of one kind, and GPUs of one model, have otherwise than most; builds and ports, such as a container's,
+    only some nodes have. Where ranks of the same place drive other GPUs, what is measured is another pair."""
+    places: dict[object, list[_Place]] = {}
+    facts: dict[tuple[str, object, bool], dict[_Place, str]] = {}
+
+    def add(place: _Place, kind: object, values: Mapping[str, str], *, network: bool = False) -> None:
+        for name, value in values.items():
+            facts.setdefault((name, kind, network), {})[place] = value
+
     for node in nodes:
-        kind = _kind(node.last)
-        hosts.setdefault(kind, []).append(node.host)
-        for name, value in _facts(node.last).items():
-            facts.setdefault((name, kind, False), {})[node.host] = value
-        for name, value in node.last.builds.items():
-            facts.setdefault((f"build of {name}", (), False), {})[node.host] = value
-        for name, value in _of_ports(node.last).items():
-            facts.setdefault((name, (), True), {})[node.host] = value
-    for (name, kind, network), known in facts.items():
-        values = {host: known.get(host, "none") for host in hosts.get(kind, known)}
+        state, place = node.last, (node.host, "")
+        kind = _kind(state)
+        places.setdefault(kind, []).append(place)
+        add(place, kind, _facts(state))
+        add(place, None, {f"build of {name}": build for name, build in state.builds.items()})
+        add(place, None, _of_ports(state), network=True)
+        for gpu in state.gpus:
+            add((node.host, gpu.index), gpu.name, _of_gpu(gpu))
+    orders: dict[str, list[str]] = {}
+    for rank in sorted(ranks, key=lambda rank: rank.local_rank):
+        if rank.device is not None:
+            orders.setdefault(short_host(rank.host), []).append(rank.device.address)
+    for host, order in orders.items():
+        add((host, ""), frozenset(order), {"order of GPUs": ", ".join(order)})
+    for (name, of_kind, network), known in facts.items():
+        values = {place: known.get(place, "none") for place in places.get(of_kind, known)}
         yield from _unlike(name, values, network=network)
 
 
@@ -101,44 +115,40 @@ def _of_ports(state: NodeState) -> dict[str, str]:
     return facts
 
 
-def _unlike(name: str, values: Mapping[str, str], *, network: bool = False) -> Iterator[Evidence]:
-    """One line where `values`, by host, differ: the fewer hosts are named."""
+def _of_gpu(gpu: GpuState) -> dict[str, str]:
+    """Of GPUs of one model: power limit, clock, modes."""
+    facts = dict(gpu.settings)
+    if gpu.power_limit_w is not None:
+        facts["power limit"] = f"{gpu.power_limit_w:.0f} W"
+    if gpu.clock_most_mhz is not None:
+        facts["highest clock"] = f"{gpu.clock_most_mhz} MHz"
+    return facts
+
+
+def _unlike(name: str, values: Mapping[_Place, str], *, network: bool = False) -> Iterator[Evidence]:
+    """One line where `values` differ: the fewer places are named."""
     counted = Counter(values.values())
     if len(counted) < 2:
         return
     (usual, most), *_ = counted.most_common()
-    odd = [host for host, value in values.items() if value != usual]
+    odd = [place for place, value in values.items() if value != usual]
     told = "; ".join(
-        f"{value} on {_named([host for host in odd if values[host] == value])}" for value in counted if value != usual
+        f"{value} on {_named([place for place in odd if values[place] == value])}"
+        for value in counted
+        if value != usual
     )
-    others = f"{most} others" if most > 1 else _named([host for host in values if host not in odd])
-    text = f"{name} differs between nodes: {told}, {usual} on {others}"
-    yield Evidence("nodes-differ", odd[0], "", text, Verdict.DEGRADED, network=network)
+    others = f"{most} others" if most > 1 else _named([place for place in values if place not in odd])
+    host, part = odd[0]
+    yield Evidence(
+        "nodes-differ", host, part, f"{name} differs: {told}, {usual} on {others}", Verdict.DEGRADED, network=network
+    )
 
 
-def _named(hosts: Sequence[str]) -> str:
+def _named(places: Sequence[_Place]) -> str:
+    if any(part != "" for _, part in places):
+        return few([f"GPU {part} of {host}" for host, part in places])
+    hosts = [host for host, _ in places]
     return few(hosts) if len(hosts) > FEW else fold(hosts)
-
-
-def _unlike_gpus(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
-    """GPUs of one model that are set otherwise than most: power limit, memory clock, modes."""
-    by_model: dict[tuple[str, str], dict[tuple[str, int], str]] = {}
-    for node in nodes:
-        for gpu in node.last.gpus:
-            facts = dict(gpu.settings)
-            if gpu.power_limit_w is not None:
-                facts["power limit"] = f"{gpu.power_limit_w:.0f} W"
-            if gpu.clock_most_mhz is not None:
-                facts["highest clock"] = f"{gpu.clock_most_mhz} MHz"
-            for name, value in facts.items():
-                by_model.setdefault((gpu.name, name), {})[node.host, gpu.index] = value
-    for (_, name), values in by_model.items():
-        counted = Counter(values.values())
-        usual, most = counted.most_common(1)[0]
-        odd = [key for key, value in values.items() if value != usual]
-        for host, index in odd[:FEW]:
-            text = f"{name} is {values[host, index]}, and {usual} on {most} others"
-            yield Evidence("nodes-differ", host, index, text, Verdict.DEGRADED)
 
 
 def _unlike_ranks(run: Run) -> Iterator[Evidence]:
@@ -175,7 +185,7 @@ def _by_rank(
         for rank in run.ranks:
             value = by_rank.get(rank.rank, usual)
             by_host.setdefault(short_host(rank.host), []).append("unset" if value is None else value)
-        values = {host: "/".join(dict.fromkeys(told)) for host, told in by_host.items()}
+        values: dict[_Place, str] = {(host, ""): "/".join(dict.fromkeys(told)) for host, told in by_host.items()}
         if name in _DEVICES and _as_many(set(values.values())):
             continue  # which of a shared node's a job has, the scheduler decides
         yield from _unlike(f"{what}{name}", values)
@@ -185,17 +195,6 @@ def _as_many(lists: Collection[str]) -> bool:
     """Whether the lists name as many devices, and no two of them the same ones in another order."""
     devices = {frozenset(re.split("[,/]", names)) for names in lists}
     return len(devices) == len(lists) and len({len(names) for names in devices}) == 1 and not {"unset", ""} & {*lists}
-
-
-def _unlike_order(run: Run) -> Iterator[Evidence]:
-    """Nodes with the same GPUs, on which ranks of the same place drive others: what is measured is another pair."""
-    orders: dict[str, list[str]] = {}
-    for rank in sorted(run.ranks, key=lambda each: each.local_rank):
-        if rank.device is not None:
-            orders.setdefault(short_host(rank.host), []).append(rank.device.address)
-    if len({tuple(sorted(order)) for order in orders.values()}) == 1:
-        values = {host: ", ".join(order) for host, order in orders.items()}
-        yield from _unlike("order of GPUs", values)
 
 
 def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:

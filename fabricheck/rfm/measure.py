@@ -20,7 +20,7 @@ from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck import mpi
 from fabricheck.errors import reason_of
-from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
+from fabricheck.extras import Effort, effort_problems, unsupported_settings
 from fabricheck.fleet.settings import KEY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding, with_files
@@ -243,7 +243,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         given = getattr(self, "time_limit", None) or self.current_partition.time_limit
         self.time_limit, self.is_limit_given = given or self.job_time, bool(given)
         extras = self.current_partition.extras
-        for line in (*renamed_keys(extras), *effort_problems(extras)):
+        for line in effort_problems(extras):
             raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
         for reason, described in reasons_not_to_run(self):
             self.leave_out_if(True, reason, described=described)

@@ -37,10 +37,7 @@ from fabricheck.units import few
 BETWEEN_CPUS = "link between CPUs"
 _TELLING = (
     capture.NVML,
-    capture.NVIDIA_TOPO,
     capture.AMD,
-    capture.ROCM_SMI_TOPO,
-    capture.XPU_SMI_TOPO,
     capture.NUMA,
     capture.NICS,
 )
@@ -71,7 +68,7 @@ def _read_facts(directory: Path) -> NodeFacts:
     cpus, cores, sockets = _numa(directory, pasted, of_nccl.get("numa"))
     numa_nodes = tuple(cpus)
     slurm = read_slurm(as_captured(read_json(directory / capture.SLURM) or texts.slurm_of_texts(pasted)))
-    topo = pasted.get(texts.NVIDIA_SMI_TOPO) or _text(directory / capture.NVIDIA_TOPO)
+    topo = pasted.get(texts.NVIDIA_SMI_TOPO)
     table = read_topo(topo, cpus) if topo else None
     gres = _gres(slurm, len(table.rows) if table is not None else 0)
     nvml = read_json(directory / capture.NVML) or of_nccl.get("nvml") or {}
@@ -81,8 +78,9 @@ def _read_facts(directory: Path) -> NodeFacts:
     else:
         listed = (pasted.get(tool, "") for tool in (texts.NVIDIA_SMI_LIST, texts.ROCM_SMI_NAMES))
         names = texts.names_of_list("\n".join(listed))
-        tables = {tool: text for tool, name in _TABLES if (text := pasted.get(tool) or _text(directory / name))}
-        vendor, gpus, links = _of_tools(directory, tables, table, numa_nodes, names, gres=gres, notes=notes["links"])
+        vendor, gpus, links = _of_tools(
+            directory, pasted, table, numa_nodes, names, on_bus=on_bus, gres=gres, notes=notes["links"]
+        )
         if gpus and gres and not names:
             notes["gpus"].append(f"{gres} is Slurm's name of the GPUs: `nvidia-smi -L` in the folder has the whole one")
     gpus, links = with_data_sheets(gpus, links, _gres(slurm, len(gpus)))
@@ -118,12 +116,6 @@ def _read_facts(directory: Path) -> NodeFacts:
     )
 
 
-# By the tool, the file in which a capture keeps its table.
-_TABLES = (
-    (texts.ROCM_SMI_TOPO, capture.ROCM_SMI_TOPO),
-    (texts.ROCM_SMI_TOPO, capture.AMD_SMI_TOPO),
-    (texts.XPU_SMI_TOPO, capture.XPU_SMI_TOPO),
-)
 # What names the models of GPUs, where the source has none.
 _ASK_MODEL = {
     "nvidia": "the models of the GPUs are not in the captures: add the output of `nvidia-smi -L` to the folder",
@@ -207,25 +199,29 @@ def _of_nvml(
 
 def _of_tools(
     directory: Path,
-    tables: Mapping[str, str],
+    pasted: Mapping[str, str],
     table: TopoTable | None,
     numa_nodes: tuple[int, ...],
     names: Mapping[int, str],
     *,
+    on_bus: Sequence[Mapping[str, Any]],
     gres: str,
     notes: list[str],
 ) -> tuple[str, tuple[FoundGpu, ...], list[FoundLink]]:
-    """The vendor, GPUs and links, by the source that knows most. `tables`: of AMD's and Intel's tools."""
+    """The vendor, GPUs and links, by the source that knows most."""
     amd = read_json(directory / capture.AMD)
     if table is not None and table.rows:
         return "nvidia", *from_nvidia_topo(table, names, gres, notes)
     if amd:
         return "amd", *from_kfd(amd, numa_nodes)
-    if texts.ROCM_SMI_TOPO in tables:
-        return "amd", *from_rocm_topo(tables[texts.ROCM_SMI_TOPO], names, numa_nodes, notes)
-    if texts.XPU_SMI_TOPO in tables:
-        more = (directory / capture.XPU_SMI_DISCOVERY, directory / capture.INTEL)
-        return "intel", *from_xpu_smi(tables[texts.XPU_SMI_TOPO], *more, notes)
+    if texts.ROCM_SMI_TOPO in pasted:
+        return "amd", *from_rocm_topo(pasted[texts.ROCM_SMI_TOPO], names, numa_nodes, notes)
+    if texts.XPU_SMI_TOPO in pasted:
+        discovery = directory / capture.XPU_SMI_DISCOVERY
+        # Captures of an earlier version have Intel's cards apart.
+        earlier = read_json(directory / "intel.json") or []
+        on_bus = [*on_bus, *({**card, "path_speed": card["link_speed"]} for card in earlier)]
+        return "intel", *from_xpu_smi(pasted[texts.XPU_SMI_TOPO], discovery, on_bus, notes)
     if names:
         tools = f"`{texts.NVIDIA_SMI_TOPO}` or `{texts.ROCM_SMI_TOPO}`"
         raise UserError(f"{len(names)} GPUs are named, and no source has their links: add the output of {tools}")
@@ -261,10 +257,6 @@ def _to_nics(
 def _software(directory: Path) -> NodeSoftware:
     content = read_json(directory / capture.SOFTWARE)
     return software_of(content) if content else NodeSoftware(unknown=True)
-
-
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
 
 def _numa(

@@ -78,22 +78,13 @@ def network_of_lldp(file: Path, nodes: Sequence[str], nics: Sequence[FoundNic]) 
 
 
 def _one_level(ports: Mapping[str, Mapping[str, str]], nics: Sequence[FoundNic], source: str) -> dict[str, Any]:
-    by_cable: dict[tuple[str, str, float], list[str]] = defaultdict(list)
-    rates = {nic.name: nic for nic in nics}
-    for node, switch_by_port in ports.items():
-        for nic, switch in switch_by_port.items():
-            by_cable[nic, switch, rates[nic].rate_gbps or 0.0].append(node)
-    switches = sorted({switch for _, switch, _ in by_cable})
-    links = [
-        {
-            "technology": rates[nic].model,
-            "rate": f"{rate:g} Gb/s",
-            "source": source,
-            "pairs": [[f"{fold(nodes)}:{nic}", switch]],
-        }
-        for (nic, switch, rate), nodes in by_cable.items()
-    ]
-    return {"nodes": fold(ports), "switches": [{"name": each} for each in switches], "links": links}
+    known = {nic.name: nic for nic in nics}
+    cables = {
+        (f"{node}:{nic}", switch, known[nic].model, known[nic].rate_gbps or 0.0): 1
+        for node, of_node in ports.items()
+        for nic, switch in of_node.items()
+    }
+    return _of_cables(cables, [near for near, *_ in cables], source)
 
 
 def network_of_ibnetdiscover(file: Path, nodes: Sequence[str], nics: Sequence[FoundNic]) -> dict[str, Any]:

@@ -246,12 +246,12 @@ def read_json(path: Path) -> Any:
 
 
 def from_xpu_smi(
-    topology: str, discovery: Path, intel: Path, notes: list[str]
+    topology: str, discovery: Path, on_bus: Sequence[Mapping[str, Any]], notes: list[str]
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
     """`xpu-smi topology -m` and `discovery -j`, with the kernel's word on PCIe links: a tile is a GPU."""
     tiles, joined = _tiles(topology)
     cards = _cards(discovery)
-    kernel = {one["bus_id"]: one for one in read_json(intel) or []}
+    kernel = {one["bus_id"]: one for one in on_bus}
     gpus, links = [], []
     for index, (card, number) in enumerate(tiles):
         model, bus_id = cards.get(card, ("unknown", ""))
@@ -260,9 +260,9 @@ def from_xpu_smi(
         # What the compiler calls Data Center GPU Max.
         arch = "pvc" if re.search(r"\bGPU Max \d+", model) else "unknown"
         gpus.append(FoundGpu(index, f"{model}, tile", arch, numa))
-        if number == 0 and pci.get("link_speed") and pci.get("link_width"):
+        if number == 0 and pci.get("path_speed") and pci.get("link_width"):
             # "32.0 GT/s PCIe": so many Gb/s a lane.
-            rate = float(pci["link_speed"].split()[0]) * int(pci["link_width"])
+            rate = float(pci["path_speed"].split()[0]) * int(pci["link_width"])
             links.append(FoundLink((f"gpu{index}", f"numa{numa or 0}"), "PCIe", 1, rate, "the kernel"))
     for (a, b), how in joined.items():
         if how == "MDF":

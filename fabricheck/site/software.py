@@ -325,7 +325,7 @@ _QUERIES = {
     "hip": ("MPIX_Query_rocm_support", "MPIX_Query_hip_support"),
     "sycl": ("MPIX_Query_ze_support",),
 }
-_BUILT_WITH = {"cuda": "cuda", "hip": "rocm", "sycl": "ze"}
+_OF_UCX = {"cuda": "cuda", "hip": "rocm", "sycl": "ze"}
 #: Without these variables the library says no, and does not take device memory.
 NEEDED: Mapping[str, Mapping[str, str]] = {
     "cray-mpich": {"MPICH_GPU_SUPPORT_ENABLED": "1"},
@@ -379,10 +379,6 @@ def gpu_aware(family: str, mpicxx: str, api: str, environment: Mapping[str, str]
         return over
     if said:
         return GpuAware(False, f"{next(iter(said))}() is 0")
-    if family == "openmpi":
-        return _by_ompi_info(api, environment)
-    if family == "mpich":
-        return _by_configuration(api, environment)
     target = environment.get("CRAY_ACCEL_TARGET", "")
     if family == "cray-mpich" and target.startswith(_CRAY_TARGETS.get(api, "none")):
         # The compiler wrapper links its library for GPUs then (HPE, intro_mpi).
@@ -410,25 +406,10 @@ _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"
 def _over_ucx(api: str, environment: Mapping[str, str]) -> GpuAware | None:
     components = _output(ask(["ompi_info", "--parsable"], 30, environment))
     transports = _output(ask(["ucx_info", "-d"], 30, environment))
-    match = re.search(rf"Transport: ({_BUILT_WITH[api]}_\w+)", transports)
+    match = re.search(rf"Transport: ({_OF_UCX[api]}_\w+)", transports)
     if "mca:pml:ucx:" not in components or match is None:
         return None
     return GpuAware(True, f"pml ucx over a UCX that has {match[1]}, by ucx_info -d", _OVER_UCX)
-
-
-def _by_ompi_info(api: str, environment: Mapping[str, str]) -> GpuAware:
-    built = re.compile(rf"mca:(?:mpi|opal):base:param:((?:mpi|opal)_built_with_{_BUILT_WITH[api]}_support):value:(\w+)")
-    match = built.search(_output(ask(["ompi_info", "--parsable", "--all"], 60, environment)))
-    if match is None:
-        return GpuAware(False, f"ompi_info does not mention {_BUILT_WITH[api]}")
-    return GpuAware(match[2] == "true", f"ompi_info: {match[1]} is {match[2]}", collectives=match[2] == "true")
-
-
-def _by_configuration(api: str, environment: Mapping[str, str]) -> GpuAware:
-    option = f"--with-{ {'cuda': 'cuda', 'hip': 'hip', 'sycl': 'ze'}[api] }"
-    configured = option in _output(ask(["mpichversion"], 30, environment))
-    source = f"mpichversion: configured with{'' if configured else 'out'} {option}"
-    return GpuAware(configured, source, collectives=configured)
 
 
 def _output(answer: ProgramOutput) -> str:

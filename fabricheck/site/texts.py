@@ -43,16 +43,20 @@ _MOST_BYTES = 1 << 20
 
 
 def pasted_texts(directory: Path) -> dict[str, str]:
-    """By the tool, its output. Raises UserError where two files have the output of one tool."""
+    """By the tool, its output, as captured or pasted.
+
+    Raises UserError where two files have the output of one tool, or a captured one has another.
+    """
     texts: dict[str, str] = {}
     files: dict[str, str] = {}
     for file in sorted(directory.iterdir()):
-        if file.name in capture.FILES or not file.is_file() or file.stat().st_size > _MOST_BYTES:
+        if file.suffix == ".json" or not file.is_file() or file.stat().st_size > _MOST_BYTES:
             continue
         text = file.read_text(encoding="utf-8", errors="replace")
-        for tool, mark in _MARKS.items():
-            if not mark.search(text):
-                continue
+        tools = [tool for tool, mark in _MARKS.items() if mark.search(text)]
+        if file.name in capture.FILES and not tools:
+            raise UserError(f"{file}: is not the output of its tool: capture the node again")
+        for tool in tools:
             if tool in texts:
                 both = f"{files[tool]} and {file.name}"
                 raise UserError(f"{directory}: {both} both have the output of `{tool}`: keep that of one node")

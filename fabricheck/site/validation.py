@@ -17,7 +17,6 @@ from fabricheck.extras import (
     effort_problems,
     misplaced_keys,
     nodes_problems,
-    renamed_keys,
     unsupported_problems,
 )
 from fabricheck.judge.nic_values import load_nics
@@ -25,7 +24,7 @@ from fabricheck.judge.part_values import load_parts
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.records.metrics import MetricName, parse_metric_name
-from fabricheck.records.operations import SPARSE, backend_of
+from fabricheck.records.operations import SPARSE
 from fabricheck.suite import outside_roots, site_root
 from fabricheck.topology.model import Topology, load_topology, partition_files
 from fabricheck.topology.of_metric import TRANSPORTS, expectation
@@ -184,10 +183,6 @@ def _settings_problems(root: Path, settings: Path, topologies: Mapping[str, Topo
     for environment in environments:
         where, given_extras = f"{settings}: environment {environment['name']}", environment.get("extras")
         extras = given_extras if isinstance(given_extras, dict) else {}
-        try:
-            backend_of(extras)
-        except UserError as error:
-            yield f"{where}: {error}"
         for problem in (*misplaced_keys(extras, "environment"), *_old_compilers(environment.get("modules"))):
             yield f"{where}: {problem}"
     for problem in undriven(partitions, environments):
@@ -284,7 +279,7 @@ def _extras_problems(
         level = extras.get("service_level", 0)
         if re.fullmatch(ACCEPTED["NCCL_IB_SL"], str(level)) is None or int(str(level)) > _MOST_SERVICE_LEVEL:
             yield f"{where}: service_level {level!r} is not a service level of InfiniBand, 0 to {_MOST_SERVICE_LEVEL}"
-        wrong = (*renamed_keys(extras), *misplaced_keys(extras, "partition"), *effort_problems(extras))
+        wrong = (*misplaced_keys(extras, "partition"), *effort_problems(extras))
         for problem in (*wrong, *unsupported_problems(extras.get("unsupported", {}))):
             yield f"{where}: {problem}"
         topology = topologies.get(str(partition["name"]), topologies.get(""))

@@ -28,12 +28,9 @@ except ImportError:  # the Python of another machine than that on which Fabriche
 
 NVML = "nvml.json"
 NVIDIA_TOPO = "nvidia-smi_topo.txt"
-AMD_SMI_TOPO = "amd-smi_topology.txt"
-ROCM_SMI_TOPO = "rocm-smi_showtopo.txt"
 AMD = "amd.json"
 XPU_SMI_TOPO = "xpu-smi_topology.txt"
 XPU_SMI_DISCOVERY = "xpu-smi_discovery.json"
-INTEL = "intel.json"
 PCI_GPUS = "pci_gpus.json"
 NUMA = "numa.json"
 NICS = "nics.json"
@@ -47,7 +44,6 @@ PROBLEMS = "problems.json"
 # By the vendor of the GPUs that they know.
 _COMMANDS = {
     "nvidia": {NVIDIA_TOPO: ["nvidia-smi", "topo", "-m"]},
-    "amd": {AMD_SMI_TOPO: ["amd-smi", "topology"], ROCM_SMI_TOPO: ["rocm-smi", "--showtopo"]},
     "intel": {XPU_SMI_TOPO: ["xpu-smi", "topology", "-m"], XPU_SMI_DISCOVERY: ["xpu-smi", "discovery", "-j"]},
 }
 _OF_SLURM = {
@@ -56,7 +52,7 @@ _OF_SLURM = {
     "topology": ["scontrol", "show", "topology"],
     "mpi": ["srun", "--mpi=list"],
 }
-_OTHERS = (NVML, AMD, NUMA, NICS, INTEL, PCI_GPUS, HOST, SOFTWARE, SLURM, PROBLEMS)
+_OTHERS = (NVML, AMD, NUMA, NICS, PCI_GPUS, HOST, SOFTWARE, SLURM, PROBLEMS)
 FILES = (*_OTHERS, *(name for commands in _COMMANDS.values() for name in commands))
 # Variables that choose GPUs; the runtimes obey them, and the drivers' tools do not.
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -67,10 +63,9 @@ _PATIENCE_WITH_SLURM = 20.0
 
 # By PCI vendor: whose GPUs they are.
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
-# PCI classes of GPUs: VGA, 3D controller, processing accelerator.
-_GPU_CLASSES = ("0x0300", "0x0302", "0x1200")
-# NVIDIA's and AMD's server GPUs are no VGA devices; that of a management controller, or a laptop's, is.
-_HEADLESS = ("0x0302", "0x1200")
+# PCI classes of GPUs of servers: 3D controller, display controller, processing accelerator. VGA devices are those of
+# management controllers, laptops and processors.
+_GPU_CLASSES = ("0x0302", "0x0380", "0x1200")
 # Makers of virtual machines' bridges: Red Hat (QEMU), VMware, Microsoft.
 _VIRTUAL = ("0x1b36", "0x15ad", "0x1414")
 
@@ -107,7 +102,6 @@ def capture(directory: Path, root: Path = Path("/sys"), patience: float = PATIEN
         AMD: amd,
         NUMA: numa_facts(root),
         NICS: nic_facts(root),
-        INTEL: intel_facts(root),
         PCI_GPUS: on_bus,
         SLURM: ask_slurm(problems),
         PROBLEMS: problems,
@@ -442,14 +436,13 @@ def nic_facts(sysfs: Path) -> List[Dict[str, Any]]:
 
 
 def _nic(name: str, kind: str, rate: Optional[str], device: Path, interfaces: Tuple[str, ...]) -> Dict[str, Any]:
-    driver = device / "device" / "driver"
     return {
         "name": name,
         "kind": kind,
         "rate": rate,
-        "numa_node": _numa(device),
+        "numa_node": _numa(device / "device"),
         "pci": _pci_place(device),
-        "driver": os.path.basename(os.path.realpath(driver)) if driver.exists() else None,
+        "driver": _driver(device / "device"),
         # The RDMA stack's name of the chip, and the maker's of the board.
         "card": " ".join(filter(None, (read(device / "hca_type"), read(device / "board_id")))) or None,
         "interfaces": list(interfaces),
@@ -470,43 +463,23 @@ def _bonded(sysfs: Path, interfaces: Tuple[str, ...]) -> Optional[str]:
     return None
 
 
-def intel_facts(sysfs: Path) -> List[Dict[str, Any]]:
-    """Intel's GPUs by the kernel's own word: PCI address, NUMA node, and its PCIe link's speed and width at most."""
-    facts = []
-    for driver in ("i915", "xe"):
-        for device in sorted(sysfs.glob(f"bus/pci/drivers/{driver}/*:*:*.*")):
-            numa = read(device / "numa_node")
-            facts.append(
-                {
-                    "bus_id": device.name,
-                    "numa_node": int(numa) if numa else None,
-                    "link_speed": _path_speed(device),
-                    "link_width": read(device / "max_link_width") or None,
-                }
-            )
-    return facts
-
-
 def pci_gpus(sysfs: Path) -> List[Dict[str, Any]]:
     """GPUs on the PCI bus, whatever a driver, a container or a scheduler shows of them: vendor, address, driver, NUMA
-    node, place on the PCI tree, and the least speed of the links on the way to it."""
+    node, place on the PCI tree, the least speed of the links on the way to it, and the width of its own."""
     gpus = []
     for device in sorted(sysfs.glob("bus/pci/devices/*")):
-        kind, vendor = read(device / "class")[:6], _VENDORS.get(read(device / "vendor"))
-        if vendor is None or kind not in _GPU_CLASSES or (vendor != "intel" and kind not in _HEADLESS):
+        vendor = _VENDORS.get(read(device / "vendor"))
+        if vendor is None or read(device / "class")[:6] not in _GPU_CLASSES:
             continue
-        if vendor == "intel" and kind == "0x0300":
-            continue  # a desktop processor's own
-        driver = os.path.basename(os.path.realpath(device / "driver")) if (device / "driver").exists() else None
-        numa = read(device / "numa_node")
         gpus.append(
             {
                 "vendor": vendor,
                 "bus_id": device.name,
-                "driver": driver,
-                "numa_node": int(numa) if numa else None,
+                "driver": _driver(device),
+                "numa_node": _numa(device),
                 "pci": _place(device),
                 "path_speed": _path_speed(device),
+                "link_width": read(device / "max_link_width") or None,
             }
         )
     return gpus
@@ -528,7 +501,6 @@ def amd_facts(sysfs: Path) -> List[Dict[str, Any]]:
         location, domain = facts.get("location_id", 0), facts.get("domain", 0)
         bus_id = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
         device = sysfs / "bus/pci/devices" / bus_id
-        numa = read(device / "numa_node")
         version = facts.get("gfx_target_version", 0)
         amd_gpus.append(
             {
@@ -536,7 +508,7 @@ def amd_facts(sysfs: Path) -> List[Dict[str, Any]]:
                 # 90010 is 9.0.10, which compilers write gfx90a: decimal, decimal, hexadecimal.
                 "arch": f"gfx{version // 10000}{version // 100 % 100}{version % 100:x}" if version else "unknown",
                 "bus_id": bus_id,
-                "numa_node": int(numa) if numa else None,
+                "numa_node": _numa(device),
                 "model": read(device / "product_name") or None,
                 "memory_bus_bits": memory[0].get("width") if memory else None,
                 "memory_clock_mhz": memory[0].get("mem_clk_max") if memory else None,
@@ -567,8 +539,13 @@ def _properties(file: Path) -> Dict[str, int]:
 
 
 def _numa(device: Path) -> Optional[int]:
-    text = read(device / "device" / "numa_node")
+    text = read(device / "numa_node")
     return int(text) if text.lstrip("-").isdecimal() else None
+
+
+def _driver(device: Path) -> Optional[str]:
+    driver = device / "driver"
+    return os.path.basename(os.path.realpath(driver)) if driver.exists() else None
 
 
 def _pci_place(device: Path) -> Optional[str]:

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, cast
 
 from fabricheck.records.node_state import GPUS, NICS, BlockedPath, GpuState, NicState, NodeState, When
 from fabricheck.state import events, kernel, nics, other_gpus
@@ -35,7 +35,6 @@ WATCH_S = 0.1
 #: Processes of a job that just ended may be on its GPUs for this long.
 _LINGER_S = 2.0
 
-Answer = TypeVar("Answer")
 # The driver's version, the GPUs, a line for each that does not answer, and whether these are all that the node has.
 _Gpus = tuple[str, tuple[GpuState, ...], tuple[str, ...], bool]
 
@@ -49,47 +48,43 @@ def collect(
     earlier job to end.
     """
     notes: list[str] = []
-    unread: list[str] = []
     no_gpus: _Gpus = ("", (), (), False)
-    no_load: tuple[float, tuple[str, ...]] = (0.0, ())
-    unknown: dict[str, str] = {}
-    no_ports: tuple[NicState, ...] = ()
     name = socket.gethostname().partition(".")[0]
     # First and alone: the other questions would be load.
     load = _Asked("load", lambda: kernel.load(WATCH_S), until) if when == "before" else None
-    busy, busiest = load.answer(no_load, notes) if load is not None else no_load
+    busy, busiest = load.answer((0.0, ()), notes) if load is not None else (0.0, ())
     # All at once: a driver that needs seconds takes none from the others.
-    asked_gpus = _Asked(GPUS, _gpus if until == math.inf else _gpus_now, until)
-    asked_versions = _Asked("versions", kernel.versions, until)
-    asked_memory = _Asked("memory", kernel.memory, until)
-    asked_ports = _Asked(NICS, nics.nic_states, until)
-    asked_builds = _Asked("builds", lambda: builds_of(program), until) if program is not None else None
-    asked_settings = _Asked("settings", kernel.settings, until)
-    asked_events = _Asked("the kernel's log", events.kernel_events, until)
-    asked_tcp = _Asked("TCP", nics.tcp_counters, until)
-    driver, gpus, silent, whole = asked_gpus.answer(no_gpus, notes)
-    if not whole:
-        unread.append(GPUS)
-    versions = asked_versions.answer(unknown, notes)
-    total, free = asked_memory.answer((0, 0), notes)
-    ports = asked_ports.answer(no_ports, notes)
-    if asked_ports.failed:
-        unread.append(NICS)
+    sources: dict[str, Callable[[], Any]] = {
+        GPUS: _gpus if until == math.inf else _gpus_now,
+        "versions": kernel.versions,
+        "memory": kernel.memory,
+        NICS: nics.nic_states,
+        "builds": lambda: builds_of(program) if program is not None else {},
+        "settings": kernel.settings,
+        "the kernel's log": events.kernel_events,
+        "TCP": nics.tcp_counters,
+    }
+    asked = {source: _Asked(source, ask, until) for source, ask in sources.items()}
+    driver, gpus, silent, whole = asked[GPUS].answer(no_gpus, notes)
+    versions = asked["versions"].answer({}, notes)
+    total, free = asked["memory"].answer((0, 0), notes)
+    ports = asked[NICS].answer((), notes)
+    unread = [source for source, known in ((GPUS, whole), (NICS, not asked[NICS].failed)) if not known]
     paths = _Asked("paths to other nodes", lambda: _paths(when, folder, name, ports, nodes), until)
     return NodeState(
         host=name,
         when=when,
         time_s=time.time(),
         versions={**versions, **({"GPU driver": driver} if driver else {})},
-        builds=asked_builds.answer(unknown, notes) if asked_builds is not None else unknown,
-        settings=asked_settings.answer(unknown, notes),
+        builds=asked["builds"].answer({}, notes),
+        settings=asked["settings"].answer({}, notes),
         cores=os.cpu_count() or 0,
         busy_cores=round(busy, 2),
         busiest=busiest,
         memory_bytes=total,
         memory_free_bytes=free,
-        events=asked_events.answer(None, notes),
-        tcp=asked_tcp.answer({}, notes),
+        events=asked["the kernel's log"].answer(None, notes),
+        tcp=asked["TCP"].answer({}, notes),
         gpus=gpus,
         nics=ports,
         blocked=paths.answer((), notes),
@@ -98,11 +93,12 @@ def collect(
     )
 
 
-class _Asked(Generic[Answer]):
+class _Asked:
     """A question in a thread of its own, which may fail or hang, as a call of a driver can for ever."""
 
-    def __init__(self, what: str, ask: Callable[[], Answer], until: float) -> None:
-        self._what, self._ask, self._box = what, ask, cast("list[Answer]", [])
+    def __init__(self, what: str, ask: Callable[[], Any], until: float) -> None:
+        self._what, self._ask = what, ask
+        self._box: list[Any] = []
         self._reason = f"no response in {min(PATIENCE_S, until - time.monotonic()):.2g} s"
         self._ends = min(time.monotonic() + PATIENCE_S, until)
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -119,7 +115,7 @@ class _Asked(Generic[Answer]):
         """Whether there is no answer so far."""
         return not self._box
 
-    def answer(self, otherwise: Answer, notes: list[str]) -> Answer:
+    def answer(self, otherwise: Any, notes: list[str]) -> Any:
         """Return the answer, or `otherwise` with a note where there is none in time."""
         self._thread.join(max(self._ends - time.monotonic(), 0.0))
         if self._box:

@@ -113,7 +113,7 @@ def _spent(proc: Path) -> dict[int, tuple[str, int]]:
 #: Kernel modules by which a NIC reaches device memory without DMA-BUF, of NVIDIA and AMD.
 PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "efa_nv_peermem", "ib_peer_mem", "amdp2p")
 # PCI classes (the first four digits): bridges; GPUs and accelerators; network and InfiniBand controllers.
-_BRIDGE, _ENDS = ("0x0604",), ("0x0302", "0x0300", "0x1200", "0x0200", "0x0207", "0x0280")
+_BRIDGE, _ENDS = ("0x0604",), ("0x0302", "0x0300", "0x0380", "0x1200", "0x0200", "0x0207", "0x0280")
 _VENDORS_OF_GPUS = ("0x10de", "0x1002", "0x8086")
 # PCI Express base specification: capabilities and their registers.
 _CAPABILITIES, _EXPRESS, _ACS = 0x34, 0x10, 0x000D

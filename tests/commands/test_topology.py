@@ -164,7 +164,7 @@ def test_validate_wants_the_number_of_nodes(suite: Path) -> None:
 UNSUPPORTED = {"host_numa=elsewhere": "why", "page_migration": "why", "host_numa=remote": ""}
 WRONG_EXTRAS: tuple[tuple[dict[str, Any], int], ...] = (
     ({"unsupported": UNSUPPORTED, "most_bytes": "1MiB", "size_step": 1, "budget": "0.1s", "nodes": 0}, 7),
-    ({"most_byte": 4096, "mpicxx": "mpicxx", "lacks": {}}, 3),
+    ({"most_byte": 4096, "mpicxx": "mpicxx"}, 2),
     ({"unsupported": ["host_numa=remote"], "most_bytes": 0, "most_nodes": True}, 3),
 )
 

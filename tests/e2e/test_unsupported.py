@@ -70,9 +70,3 @@ def test_what_the_site_declares_does_not_apply(toy: ToySuite) -> None:
     assert problems == []
     assert "does not apply: this node cannot run it: " in finding.message
     assert f"{REASON}, as the site declares (host_numa=remote: one NUMA node)" in finding.message
-
-
-def test_the_key_of_an_earlier_version_is_named_with_the_new_one(toy: ToySuite) -> None:
-    (problem,), findings = told(toy, "'lacks': {'host_numa=remote': 'one NUMA node'}")
-    assert (problem.verdict, findings) == (Verdict.INCOMPLETE, [])
-    assert "partition toy:default: 'lacks' in extras is now named 'unsupported': rename it" in problem.message

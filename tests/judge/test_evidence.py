@@ -201,7 +201,9 @@ def test_a_gpu_of_which_no_link_is_there(told: tuple[GpuLink, ...]) -> None:
     one = state({}, gpus=(gpu(0), gpu(1, links=told)))
     assert codes(one, topology()) == DOWN
     assert codes(one) == DOWN
-    assert codes(state({}, gpus=(gpu(0, links=()), gpu(1, links=()))), topology("PCIe 5 x16", 0)) == set()
+    none = state({}, gpus=(gpu(0, links=()), gpu(1, links=())))
+    assert codes(none, topology("PCIe 5 x16", 0)) == set()
+    assert codes(none, topology()) == {*DOWN, ("gpu-links-down", 0, Verdict.DEGRADED)}
 
 
 def marks(text: str) -> tuple[GpuLink, ...]:

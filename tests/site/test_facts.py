@@ -35,19 +35,13 @@ def test_nvidia_smi_alone_tells_counts_and_asks_for_the_rest(tmp_path: Path) -> 
     ]
     assert any("taken for an NVSwitch" in note for note in facts.notes)
     file = tmp_path / "topology.yaml"
-    lines = topology_text(facts, "found").splitlines()
-    # At their places: of the GPUs before them, and NICs that no text has where they would be.
-    places = {line.partition(":")[0]: number for number, line in enumerate(lines) if line[0] not in "# "}
-    assert lines[places["gpus"] - 1].startswith("# Check: the models of the GPUs are not in the captures")
-    between = lines[places["switches"] + 2 : places["links"]]
-    assert between[0].startswith("# Left out: nics: ") and all(line.startswith("# Check: ") for line in between[1:])
-    file.write_text("\n".join(lines), encoding="utf-8")
+    file.write_text(topology_text(facts, "found"), encoding="utf-8")
     with pytest.raises(UserError, match=r"topology.yaml:\d+: links\[0\].rate: .*FILL IN"):
         load_topology(file)
 
 
 def test_amd_pairs_numa_nodes_and_what_is_missing(tmp_path: Path) -> None:
-    (tmp_path / capturing.ROCM_SMI_TOPO).write_text(ROCM_SMI, encoding="utf-8")
+    (tmp_path / "rocm.txt").write_text(ROCM_SMI, encoding="utf-8")
     nodes = [{"index": index, "cpus": "0-1"} for index in (1, 3)]
     (tmp_path / capturing.NUMA).write_text(json.dumps({"nodes": nodes, "cores": 2, "sockets": 1}), encoding="utf-8")
     facts = read_facts(tmp_path)
@@ -105,12 +99,8 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not valid JSON"):
         read_facts(tmp_path)
     (tmp_path / capturing.NVML).unlink()
-    (tmp_path / capturing.ROCM_SMI_TOPO).write_text("command not found\n", encoding="utf-8")
-    with pytest.raises(UserError, match="not the output of rocm-smi"):
-        read_facts(tmp_path)
-    (tmp_path / capturing.ROCM_SMI_TOPO).unlink()
     (tmp_path / capturing.NVIDIA_TOPO).write_text("No devices were found\n", encoding="utf-8")
-    with pytest.raises(UserError, match="not the output of `nvidia-smi topo -m`"):
+    with pytest.raises(UserError, match="is not the output of its tool"):
         read_facts(tmp_path)
 
 
@@ -135,11 +125,13 @@ def xpu_discovery(*bus_ids: str) -> str:
 def test_intel_tiles_are_gpus_and_ways_over_another_tile_are_no_links(tmp_path: Path) -> None:
     (tmp_path / capturing.XPU_SMI_TOPO).write_text(XPU_SMI, encoding="utf-8")
     (tmp_path / capturing.XPU_SMI_DISCOVERY).write_text(xpu_discovery("0000:18:00.0", "0000:42:00.0"), encoding="utf-8")
-    kernel = [
-        {"bus_id": bus, "numa_node": numa, "link_speed": "32.0 GT/s PCIe", "link_width": "16"}
-        for numa, bus in enumerate(("0000:18:00.0", "0000:42:00.0"))
-    ]
-    (tmp_path / capturing.INTEL).write_text(json.dumps(kernel), encoding="utf-8")
+    sysfs = tmp_path / "sys/bus/pci/devices"
+    for numa, bus in enumerate(("0000:18:00.0", "0000:42:00.0")):
+        about = {"class": "0x038000", "vendor": "0x8086", "numa_node": str(numa)}
+        link = {"max_link_speed": "32.0 GT/s PCIe", "max_link_width": "16"}
+        sysfs_tree(sysfs / bus, {**about, **link})
+    on_bus = sysfs_of.pci_gpus(tmp_path / "sys")
+    (tmp_path / capturing.PCI_GPUS).write_text(json.dumps(on_bus), encoding="utf-8")
     facts = read_facts(tmp_path)
     assert facts.vendor == "intel"
     assert [(gpu.model, gpu.arch, gpu.numa) for gpu in facts.gpus] == [
@@ -156,23 +148,6 @@ def test_intel_tiles_are_gpus_and_ways_over_another_tile_are_no_links(tmp_path: 
     assert "FILL IN Gb/s" in topology_text(facts, "found")
     (partition,) = plan(facts, "found", "", Choices()).partitions
     assert partition["features"] == ["gpu", "sycl", "xelink"]
-
-
-def test_intels_gpus_in_sysfs(tmp_path: Path) -> None:
-    device = tmp_path / "bus/pci/drivers/i915/0000:18:00.0"
-    device.mkdir(parents=True)
-    for name, text in (("numa_node", "0"), ("max_link_speed", "32.0 GT/s PCIe"), ("max_link_width", "16")):
-        (device / name).write_text(text + "\n")
-    assert sysfs_of.intel_facts(tmp_path) == [
-        {"bus_id": "0000:18:00.0", "numa_node": 0, "link_speed": "32.0 GT/s PCIe", "link_width": "16"}
-    ]
-
-
-def test_memory_has_the_bandwidth_of_its_clock_and_bus() -> None:
-    """Data sheets: H200 4.8 TB/s, H100 of 80 GB 3.35 TB/s."""
-    rates = {name: read_facts(H200.parent / name).gpus[0].memory_gbps for name in ("h200x4", "h100x1")}
-    assert rates["h200x4"] == pytest.approx(4.8e3 * 8, rel=0.03)
-    assert rates["h100x1"] == pytest.approx(3.35e3 * 8, rel=0.01)
 
 
 def kept(tmp_path: Path, change: Any) -> Path:
@@ -244,46 +219,6 @@ def test_a_gpu_of_pcie_6_is_linked_at_the_speed_of_its_cpu(tmp_path: Path) -> No
         if "PCIe" in link.technology
     }
     assert links == {"gpu0": ("PCIe 5 x16", 512.0), "gpu1": ("PCIe 6 x16", 1024.0)}
-
-
-def test_amds_gpus_by_the_kernel(tmp_path: Path) -> None:
-    """Two GCDs of an MI250X, as KFD lists them: four links between them, one to the CPU."""
-
-    def put(name: str, text: str) -> None:
-        file = tmp_path / "sys" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text + "\n", encoding="utf-8")
-
-    nodes = "class/kfd/kfd/topology/nodes"
-    put(f"{nodes}/0/properties", "cpu_cores_count 64\nsimd_count 0")
-    for node, other, location in ((1, 2, 0xC100), (2, 1, 0xC600)):
-        put(
-            f"{nodes}/{node}/properties",
-            f"simd_count 440\ngfx_target_version 90010\nlocation_id {location}\ndomain 0",
-        )
-        put(
-            f"{nodes}/{node}/mem_banks/0/properties",
-            "heap_type 1\nwidth 4096\nmem_clk_max 1600\nsize_in_bytes 68702699520",
-        )
-        put(
-            f"{nodes}/{node}/io_links/0/properties",
-            "type 11\nnode_to 0\nweight 13\nmin_bandwidth 36000\nmax_bandwidth 36000",
-        )
-        put(
-            f"{nodes}/{node}/io_links/1/properties",
-            f"type 11\nnode_to {other}\nweight 15\nmin_bandwidth 50000\nmax_bandwidth 200000",
-        )
-        put(f"bus/pci/devices/0000:{location >> 8:02x}:00.0/numa_node", "0")
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / capturing.AMD).write_text(json.dumps(sysfs_of.amd_facts(tmp_path / "sys")), encoding="utf-8")
-    facts = read_facts(tmp_path / "kept")
-    assert [gpu.arch for gpu in facts.gpus] == ["gfx90a"] * 2
-    assert [gpu.memory_gbps for gpu in facts.gpus] == pytest.approx([1638.4 * 8] * 2)
-    assert {link.ends: (link.count, link.rate_gbps) for link in facts.links} == {
-        ("gpu0", "gpu1"): (4, 400.0),
-        ("gpu0", "numa0"): (1, 288.0),
-        ("gpu1", "numa0"): (1, 288.0),
-    }
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,12 @@ said; or one line says what could not be read."""
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,8 @@ from fabricheck.site.facts import read_facts
 from fabricheck.site.found import NodeFacts
 from fabricheck.site.nominal import CODES
 from fabricheck.site.write import topology_text
+from fabricheck.state import capture
+from fabricheck.state.capture import amd_facts, nic_facts, pci_gpus
 from tests.support.captured import capture_of, nvidia_gpus
 from tests.support.effort import effort
 from tests.support.machines import FAULTS, Machine, cut, draw_machine, write_json, write_nccl, write_rocm, write_texts
@@ -109,6 +114,68 @@ def test_every_source_gives_the_node_as_it_should_be(seed: int, tmp_path: Path) 
     assert not any(doubt.changed for doubt in accepted.doubts), where
     differ = topology_text(facts, "found") != topology_text(accepted, "found")
     assert differ == any(doubt.changed for doubt in facts.doubts), where
+
+
+#: As the driver writes an architecture.
+VERSIONS = {"gfx942": 90402, "gfx90a": 90010}
+
+
+def put(folder: Path, files: Mapping[str, object]) -> Path:
+    """Files of the kernel; None where it has none."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if text is not None:
+            (folder / name).write_text(f"{text}\n")
+    return folder
+
+
+def sysfs_of(captured: Mapping[str, list[dict[str, Any]]], root: Path) -> Path:
+    """The GPUs and ports of a capture as the kernel has them."""
+    (root / "bus/pci/devices").mkdir(parents=True)
+    for gpu in captured[capture.PCI_GPUS]:
+        vendor = {"class": "0x030200", "vendor": "0x10de", "numa_node": gpu["numa_node"]}
+        device = put(root / "devices" / gpu["pci"], vendor)
+        (root / "bus/pci/devices" / gpu["bus_id"]).symlink_to(device)
+    for gpu in captured[capture.AMD]:
+        node = root / "class/kfd/kfd/topology/nodes" / str(gpu["node"])
+        location = int(gpu["bus_id"][5:7], 16) << 8
+        version = f"simd_count 304\ngfx_target_version {VERSIONS[gpu['arch']]}\ndomain 0"
+        memory = f"width 8192\nmem_clk_max 2600\nsize_in_bytes {gpu['memory_mib'] << 20}"
+        put(node, {"properties": f"{version}\nlocation_id {location}", "mem_banks/0/properties": memory})
+        for at, link in enumerate(gpu["links"]):
+            rates = f"min_bandwidth {link['least_mbps']}\nmax_bandwidth {link['most_mbps']}"
+            text = f"type 11\nnode_to {link['to']}\nweight {link['weight']}\n{rates}"
+            put(node, {f"io_links/{at:03}/properties": text})
+        if gpu["pci"] is not None:
+            about = {"product_name": gpu["model"], "numa_node": gpu["numa_node"]}
+            link = {"max_link_speed": gpu["link_speed"], "max_link_width": gpu["link_width"]}
+            (root / "bus/pci/devices" / gpu["bus_id"]).symlink_to(put(root / "devices" / gpu["pci"], {**about, **link}))
+    for port in captured[capture.NICS]:
+        device = put(root / "devices" / port["pci"], {"numa_node": port["numa_node"]})
+        card = root / "class/infiniband" / port["name"]
+        state = {"ports/1/state": "4: ACTIVE" if port["up"] else "1: DOWN", "ports/1/phys_state": "5: LinkUp"}
+        put(card, {"hca_type": port["card"], "ports/1/rate": port["rate"], "ports/1/link_layer": port["kind"], **state})
+        (card / "device").symlink_to(device)
+        if port.get("virtual"):
+            (device / "physfn").touch()
+    return root
+
+
+@pytest.mark.parametrize("seed", range(effort(20)))
+def test_the_kernels_files_are_read_as_they_are_captured(seed: int, tmp_path: Path) -> None:
+    folder = write_json(draw_machine(random.Random(seed)), tmp_path / "node")
+    readers = {capture.PCI_GPUS: pci_gpus, capture.AMD: amd_facts, capture.NICS: nic_facts}
+    captured = {name: json.loads((folder / name).read_text()) if (folder / name).exists() else [] for name in readers}
+    for gpu in captured[capture.AMD][::2]:
+        gpu["arch"] = "gfx90a"
+    sysfs = sysfs_of(captured, tmp_path / "sys")
+    for name, read in readers.items():
+        key = {capture.AMD: "node", capture.NICS: "name"}.get(name, "bus_id")
+        found = {entry[key]: entry for entry in read(sysfs)}
+        for entry in captured[name]:
+            wanted = {field: value for field, value in entry.items() if field != "driver"}
+            assert {field: found[entry[key]][field] for field in wanted} == wanted, f"seed {seed}"
+        assert len(found) == len(captured[name])
 
 
 @pytest.mark.parametrize("seed", range(effort(100)))

@@ -134,7 +134,8 @@ def capture_of(folder: Path, *, numa: int = 1, ccl: tuple[str, str] = ("nccl", "
     }
     for name, content in files.items():
         gpus = {"driver": "570.1", "gpus": content, "problems": []}
-        contents[getattr(names, name.upper())] = gpus if name == "nvml" and isinstance(content, list) else content
+        file = getattr(names, name.upper(), f"{name}.txt")
+        contents[file] = gpus if name == "nvml" and isinstance(content, list) else content
     for file, content in contents.items():
         (folder / file).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return folder

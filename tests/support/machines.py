@@ -241,7 +241,8 @@ _STORAGE = "mlx5_77"
 def _ports(machine: Machine) -> list[dict[str, Any]]:
     ports: list[dict[str, Any]] = []
     for at, name in enumerate((*machine.names, *machine.spares)):
-        place = _place(machine, machine.gpu_of(at), 8 + at) if at < len(machine.names) else f"pci0000:e{at % 16:x}/0"
+        spare = f"pci0000:e{at % 16:x}/0000:e{at % 16:x}:00.0"
+        place = _place(machine, machine.gpu_of(at), 8 + at) if at < len(machine.names) else spare
         port = {
             "name": name,
             "kind": machine.kind,
