@@ -241,7 +241,7 @@ def false_alarms(kind: str, seed: int, policy: Policy, metrics: int = 1000) -> i
         # Half of the error is for medians and half for tails, as in fabricheck.judge.siblings.
         error = policy.equals_error / max(metrics, policy.equals_metrics) * len(ways) / 2
         members = [
-            Member(number, value, spread, crossed.units[:1], crossed, tail)
+            Member(number, value, spread, crossed, tail)
             for number, (value, spread, crossed, tail) in enumerate(zip(np.log(middle), own, parts, tails, strict=True))
         ]
         alarms += len(outliers(np.log(middle), own, parts, least, error)) + len(slow_tails(members, error))

@@ -109,7 +109,7 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     groups = _groups(runs, problems, spoilt)
     problems = [each for problem in problems for each in _located(problem, groups, runs, [*problems, *findings])]
     evidence = [*problems, *(each for each in of_runs if each.components), *findings]
-    named = [*_of_speed(groups, runs, problems, evidence), *_of_wrong_bytes(groups, evidence)]
+    named = [*_of_speed(groups, evidence), *_of_wrong_bytes(groups, evidence)]
     causes = [_with_told(each, evidence, runs) for each in named]
     told = {id(finding) for cause in causes for finding in cause.told}
     alone = [each for each in problems if each.components and id(each) not in told]
@@ -137,15 +137,12 @@ def _groups(runs: Sequence[RunJudgement], problems: Sequence[Finding], spoilt: f
     return [group for number in sound for group in groups_of(number, runs[number], network=network)]
 
 
-def _of_speed(
-    groups: Sequence[Group], runs: Sequence[RunJudgement], problems: Sequence[Finding], evidence: Sequence[Finding]
-) -> Iterator[Cause]:
+def _of_speed(groups: Sequence[Group], evidence: Sequence[Finding]) -> Iterator[Cause]:
     """The causes of slow measurements."""
-    low = {place for each in problems if not each.components for place in _places(each, runs)}
     sound = [
         row for group in groups for row in group.rows if row.judgement.verdict is not Verdict.INVALID and not row.wrong
     ]
-    for explanation in explain(rows_of(sound, low), _prior(evidence, sound)):
+    for explanation in explain(rows_of(sound), _prior(evidence, sound)):
         members = [sound[number] for number in explanation.rows]
         cause = _cause(explanation.components, members, groups, evidence)
         if cause is not None and explanation.loss >= LEAST_LOSS:
@@ -282,20 +279,14 @@ def _made(
 
 
 def _with_told(cause: Cause, evidence: Sequence[Finding], runs: Sequence[RunJudgement]) -> Cause:
-    """The cause with the findings of its components, and of its measurements alone; the verdict is the worst."""
-    explained = {(row.run, row.judgement.name) for row in cause.rows}
-    told = list[Finding]()
-    for finding in evidence:
-        places = {*_places(finding, runs)}
-        of_rows = bool(places) and not finding.components and places <= explained
-        if _tells_of(finding, cause.finding.components) or (of_rows and cause.finding.components):
-            told.append(finding)
+    """The cause with the findings of its components; the verdict is the worst."""
+    told = tuple(each for each in evidence if _tells_of(each, cause.finding.components))
     verdict = worst((cause.finding.verdict, *(each.verdict for each in told)))
     files = tuple(dict.fromkeys(runs[number].run.path for number in cause.runs))
     ps = [each.p for each in (cause.finding, *told) if each.p is not None]
     text = _message(cause, cause.finding)
     finding = replace(cause.finding, verdict=verdict, files=files, p=min(ps, default=None), message=text)
-    return replace(cause, finding=finding, told=tuple(told))
+    return replace(cause, finding=finding, told=told)
 
 
 def _message(cause: Cause, finding: Finding) -> str:
@@ -315,10 +306,8 @@ def _tells_of(finding: Finding, components: Iterable[Component]) -> bool:
 
 
 def _problems(problems: Sequence[Finding], causes: Sequence[Cause]) -> Iterator[Finding]:
-    """The problems, with each cause that names a component and that no problem names yet; what is about metrics alone
-    is said by the cause of these."""
-    told = {id(finding) for cause in causes for finding in cause.told if cause.finding.components}
-    yield from (each for each in problems if each.components or id(each) not in told)
+    """The problems, with each cause that names a component and that no problem names yet."""
+    yield from problems
     for cause in causes:
         is_said = any(each.verdict is not Verdict.PASS and each.components for each in cause.told if each in problems)
         if cause.rows and cause.finding.components and not is_said and cause.finding.code not in _OF_WHOLE_NODES:

@@ -79,12 +79,7 @@ def explain(rows: Sequence[Row], prior: Mapping[Component, float] | None = None)
     table = _Table(rows, prior or {})
     if not table.columns:
         return tuple(_alone(rows, table.left({})))
-    chosen = table.search(frozenset())
-    # What explains most may be several that together cross it all.
-    for column in [each for each in chosen if table.is_wide(each)]:
-        other = table.search(frozenset([column]))
-        if table.worth(other) > table.worth(chosen):
-            chosen = other
+    chosen = table.search()
     causes = [*(table.explanation(chosen, column) for column in chosen), *_alone(rows, table.left(chosen))]
     return tuple(sorted((cause for cause in causes if cause.rows), key=lambda cause: -cause.gain))
 
@@ -273,10 +268,6 @@ class _Table:
                 left = np.where(self.slow, np.fmin(left, misfit), np.fmax(left, misfit))
         return left
 
-    def is_wide(self, column: int) -> bool:
-        """Whether most slow rows cross a column."""
-        return bool(2 * self.slow[self.row[self.column == column]].sum() > self.slow.sum())
-
     def worth(self, chosen: _Chosen) -> float:
         """What columns gain together."""
         return float((self._before({}) - self._before(chosen)).sum()) - sum(price for _, price in chosen.values())
@@ -285,24 +276,24 @@ class _Table:
         """The slow rows that these columns do not explain."""
         return np.flatnonzero(self.slow & (self._before(chosen) >= self.most))
 
-    def search(self, without: frozenset[int]) -> _Chosen:
-        """The columns that explain most, with the loss of each row by them; none of these."""
+    def search(self) -> _Chosen:
+        """The columns that explain most, with the loss of each row by them."""
         chosen: _Chosen = {}
         for _ in range(MOST_STEPS):
-            moved = self._moved(chosen, without)
+            moved = self._moved(chosen)
             if moved is None:
                 break
             chosen = moved
         return chosen
 
-    def _moved(self, chosen: _Chosen, without: frozenset[int]) -> _Chosen | None:
+    def _moved(self, chosen: _Chosen) -> _Chosen | None:
         """With one column more, or others in place of one; None where none of it gains anything."""
-        more, gained = self._added(chosen, without, 1)
+        more, gained = self._added(chosen, 1)
         if gained > 0:
             return more
         for column in chosen:
             rest = self._refitted({each: loss for each, loss in chosen.items() if each != column})
-            others = self._added(rest, without | {column}, MOST_FOR_ONE)[0]
+            others = self._added(rest, MOST_FOR_ONE, without=column)[0]
             if self.worth(others) > self.worth(chosen) + SETTLED:
                 return others
         return None
@@ -320,12 +311,12 @@ class _Table:
         misfit[self.row[own]] = fit.misfit[own]
         return misfit, float(fit.price[column])
 
-    def _added(self, chosen: _Chosen, without: frozenset[int], most: int) -> tuple[_Chosen, float]:
-        """With up to so many of the best columns more, and what they gain together."""
+    def _added(self, chosen: _Chosen, most: int, without: int | None = None) -> tuple[_Chosen, float]:
+        """With up to so many of the best columns more, `without` that one, and what they gain together."""
         columns, gained = dict(chosen), 0.0
         for _ in range(most):
             fit = self._fit(self._before(columns))
-            fit.gains[[*columns, *without]] = -np.inf
+            fit.gains[[*columns, *([without] if without is not None else [])]] = -np.inf
             best = int(fit.gains.argmax())
             if fit.gains[best] <= 0:
                 break
@@ -344,18 +335,13 @@ class _Table:
         shared = np.bincount(self.column[explains & np.isin(self.row, rows)], minlength=len(self.columns))
         count = np.bincount(self.column[explains], minlength=len(self.columns))
         gains[[each for each in chosen if each != best]] = -np.inf
-        likely = [one for one in self.columns[best].components if self._odds(one) >= self.prior[best] - DOUBT]
-        # A part is one with the port of its link, whatever it does without.
-        links = [one for one in likely if one.kind is Kind.LINK and one.node == one.far_node]
-        ports = {(end.node, end.name) for link in links for end in link.ends}
         alike = np.flatnonzero(2 * shared > np.maximum(count, rows.size)).tolist()
         components = dict[Component, None]()
         for column in sorted(alike, key=lambda column: -gains[column]):
             # Evidence tells apart what the same rows cross.
             without = gains[column] - self.prior[column]
             for component in self.columns[column].components:
-                doubt = 3 * DOUBT if (component.node, component.name) in ports else DOUBT
-                if without + self._odds(component) >= gains[best] - doubt:
+                if without + self._odds(component) >= gains[best] - DOUBT:
                     components[component] = None
         loss = float(np.median(self.loss[rows])) if rows.size else 0.0
         return Explanation(tuple(components), tuple(rows.tolist()), loss, float(gains[best]))

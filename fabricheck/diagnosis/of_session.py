@@ -53,7 +53,9 @@ def with_session_findings(judged: RunJudgement, judge: SystemJudge, partition: s
     run = replace(CaseRun.of_file(judged.run), partition=partition)
     findings = (each for part in _of_one(run, judge) for each in _or_why_not(judged.run.path, part))
     problems, _ = split([*compared.problems, *findings])
-    return judged.with_problems(diagnose((judged,), problems).problems)
+    diagnosis = diagnose((judged,), problems)
+    everywhere = [each.finding for each in diagnosis.causes if each.rows and not each.finding.components]
+    return judged.with_problems([*diagnosis.problems, *everywhere])
 
 
 def _or_why_not(where: str, findings: Iterator[Finding]) -> Iterator[Finding]:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.diagnosis.explain import Row
-from fabricheck.errors import UserError
 from fabricheck.judge.constants import FEWEST_FOR_MIDDLE, LEAST_LOSS, MOST, OF_DEVIATION, RESOLUTION
 from fabricheck.judge.equal_metrics import Places
 from fabricheck.judge.verdicts import RunJudgement
@@ -19,28 +18,27 @@ from fabricheck.records.run import Samples, list_ranks
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.components import components_of
 from fabricheck.topology.graph import node_graph
+from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network
-from fabricheck.topology.placement import gpu_component, gpu_of_ranks
 
 _SOFTWARE = {"ccl": Kind.LIBRARY, "mpi": Kind.MPI}
 #: What all measurements of a session cross.
 EVERYTHING = Component(Kind.SYSTEM, "all that was measured")
 # Yardsticks that do not know what all peers lose.
-_OF_PEERS = ("siblings", "floor", "unjudged", "")
+_OF_PEERS = ("siblings", "achievable", "floor", "unjudged", "")
 
 
 @dataclass(frozen=True)
 class Measurement:
     """A metric of the run with this number, and what its data `crosses`, each with the probability that they do.
 
-    `ends`: the two of a pair, or the part that it was measured on; `own`: what stands for this measurement alone;
-    `when`: when its run began, the number of that, and its place there."""
+    `own`: what stands for this measurement alone; `when`: when its run began, the number of that, and its place
+    there."""
 
     run: int
     judgement: Judgement
     question: Hashable
     crosses: dict[Component, float]
-    ends: tuple[Component, ...]
     own: tuple[Component, ...]
     when: tuple[str, int, int]
 
@@ -65,10 +63,9 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of one question in one run. `pairs`: each is of two ranks."""
+    """Rows of one question in one run."""
 
     run: int
-    pairs: bool
     rows: tuple[Measurement, ...]
 
     @property
@@ -80,24 +77,23 @@ class Group:
 def groups_of(number: int, judged: RunJudgement, *, network: bool = False) -> tuple[Group, ...]:
     """The groups of one run, in the order of its metrics. `network`: whether rows have parts of the network too, which
     takes the routes of all pairs."""
-    finder = _Crossed.of(judged, network=network)
+    places = Places.of(judged.run, judged.topology)
     library = software_of(judged)
     of_all = dict.fromkeys([EVERYTHING, *([library] if library is not None else [])], 1.0)
     plan, began = judged.run.header.get("plan", {}), str(judged.run.header.get("started_utc", ""))
     groups: dict[tuple[object, ...], list[Measurement]] = {}
-    places = {id(samples): place for place, samples in enumerate(judged.run.samples)}
+    order = {id(samples): place for place, samples in enumerate(judged.run.samples)}
     for judgement in judged.judgements:
         of = judgement.samples
         question = (
             *(judged.run.header.get("transport"), library, of.operation, of.implementation, of.schedule, of.bytes),
             *(judgement.unit, len(of.ranks), of.placement, plan.get("buffers"), plan.get("access")),
         )
-        crossed, ends, own = finder.crossed(of)
-        row = Measurement(
-            number, judgement, question, crossed | of_all, ends, own, (began, number, places.get(id(of), 0))
-        )
+        crossed, when = _crossed(places, of, network=network), (began, number, order.get(id(of), 0))
+        own = _own(places, of, crossed)
+        row = Measurement(number, judgement, question, crossed | of_all, own, when)
         groups.setdefault(question, []).append(row)
-    return tuple(Group(number, rows[0].judgement.samples.operation in PAIRS, tuple(rows)) for rows in groups.values())
+    return tuple(Group(number, tuple(rows)) for rows in groups.values())
 
 
 def shares_of_routes(network: Network, source: str, destination: str) -> dict[Component, float]:
@@ -111,16 +107,13 @@ def shares_of_routes(network: Network, source: str, destination: str) -> dict[Co
     return {component: min(share, 1.0) for component, share in shares.items()}
 
 
-def rows_of(measurements: Sequence[Measurement], low: Collection[tuple[int, str]]) -> list[Row]:
-    """Measurements as rows of a table for `explain`.
-
-    `low`: metrics, by the number of their run and their name, that a finding has slow together, though each passed.
-    """
+def rows_of(measurements: Sequence[Measurement]) -> list[Row]:
+    """Measurements as rows of a table for `explain`."""
     by_question: dict[Hashable, list[Measurement]] = {}
     for measurement in measurements:
         by_question.setdefault(measurement.question, []).append(measurement)
-    levels = {question: _level(members, low) for question, members in by_question.items()}
-    rows = [_row(each, low, levels[each.question]) for each in measurements]
+    levels = {question: _level(members) for question, members in by_question.items()}
+    rows = [_row(each, levels[each.question]) for each in measurements]
     return in_order(rows, measurements)
 
 
@@ -128,10 +121,6 @@ def in_order(rows: Sequence[Row], measurements: Sequence[Measurement]) -> list[R
     """Rows with the order in which they were measured."""
     places = {when: number for number, when in enumerate(sorted(each.when for each in measurements))}
     return [replace(row, when=places[each.when]) for row, each in zip(rows, measurements, strict=True)]
-
-
-def _is_low(measurement: Measurement, low: Collection[tuple[int, str]]) -> bool:
-    return measurement.slow or (measurement.run, measurement.judgement.name) in low
 
 
 @dataclass(frozen=True)
@@ -144,8 +133,8 @@ class _Level:
     spread: float
 
 
-def _level(members: Sequence[Measurement], low: Collection[tuple[int, str]]) -> _Level:
-    healthy = [each for each in members if not _is_low(each, low)]
+def _level(members: Sequence[Measurement]) -> _Level:
+    healthy = [each for each in members if not each.slow]
     totals = [total for each in healthy if (total := each.total) is not None]
     total = statistics.median(totals) if totals else 0.0
     losses = [_loss(each, total) for each in healthy]
@@ -165,8 +154,8 @@ def _loss(measurement: Measurement, level: float) -> float:
     return measurement.total - level if measurement.total is not None else 0.0
 
 
-def _row(measurement: Measurement, low: Collection[tuple[int, str]], level: _Level) -> Row:
-    loss, slow = _loss(measurement, level.total) - level.usual, _is_low(measurement, low)
+def _row(measurement: Measurement, level: _Level) -> Row:
+    loss, slow = _loss(measurement, level.total) - level.usual, measurement.slow
     of_peers = measurement.judgement.judged_by in _OF_PEERS
     # A minimum does not say what a row should be.
     is_unknown = measurement.judgement.judged_by in ("floor", "unjudged", "") and measurement.total is None
@@ -201,87 +190,50 @@ def software_of(judged: RunJudgement) -> Component | None:
     return Component(_SOFTWARE[transport], str(library["name"]), version=str(library.get("version", "")))
 
 
-@dataclass(frozen=True)
-class _Crossed:
-    """What the data of a run cross. `parts`: what each rank is on, without a topology. `places`: None where the
-    topology does not fit the run; `network`: where rows have parts of it."""
+def _crossed(places: Places, samples: Samples, *, network: bool) -> dict[Component, float]:
+    """What the data of a measurement cross."""
+    ends, topology = places.ends_of(samples), places.topology
+    if topology is None or len(ends) < len(samples.ranks):
+        parts = dict.fromkeys([*ends, *(Component.of_node(end.node) for end in ends)], 1.0)
+    else:
+        of_pair = samples.operation in PAIRS
+        known = components_of(places.run, samples, topology)
+        # The routes of collectives are unknown.
+        crossed = [*places.parts(samples).all, *(each for each in known if of_pair or each.kind is not Kind.LINK)]
+        parts = dict.fromkeys([*crossed, *ends], 1.0)
+        if of_pair:
+            parts |= dict.fromkeys(_links(places, topology, samples), 1.0)
+        if of_pair and network and topology.network is not None and all(rank in places.ends for rank in samples.ranks):
+            parts |= shares_of_routes(topology.network, *(places.ends[rank] for rank in samples.ranks))
+    if len(ends) == 2:
+        parts[Component.between(min(ends), max(ends))] = 1.0
+    return parts
 
-    judged: RunJudgement
-    parts: dict[int, Component]
-    places: Places | None
-    network: Network | None
 
-    @classmethod
-    def of(cls, judged: RunJudgement, *, network: bool) -> _Crossed:
-        topology = judged.topology
-        try:
-            places = Places.of(judged.run, topology) if topology is not None else None
-        except UserError:  # devices or hosts that the topology does not have; the judge says so
-            places = None
-        indexes = gpu_of_ranks(judged.run)
-        parts = {each.rank: Component(Kind.DEVICE, f"rank {each.rank}", each.host) for each in judged.run.ranks}
-        for rank in judged.run.ranks:
-            if rank.device is not None:
-                parts[rank.rank] = gpu_component(None, indexes[rank.rank], rank.host, rank.device.address)
-        described = topology.network if topology is not None and places is not None else None
-        return cls(judged, parts, places, described if network else None)
-
-    def crossed(self, samples: Samples) -> tuple[dict[Component, float], tuple[Component, ...], tuple[Component, ...]]:
-        """What its data cross, where they end, and what stands for this measurement alone."""
-        ranks = [rank for rank in samples.ranks if rank in self.parts]
-        ends = tuple(self._end(rank, samples.operation) for rank in ranks)
-        parts: dict[Component, float] = {}
-        if self.places is not None and len(ranks) == len(samples.ranks):
-            of_pair = samples.operation in PAIRS
-            parts = dict.fromkeys(self.places.places(samples)[1].all, 1.0)
-            for component in components_of(self.judged.run, samples, self.judged.topology):
-                if of_pair or component.kind is not Kind.LINK:  # the routes of collectives are unknown
-                    parts.setdefault(component, 1.0)
-            parts |= dict.fromkeys(ends, 1.0)
-            if of_pair:
-                parts |= dict.fromkeys(self._links(samples), 1.0)
-                parts |= self._of_network(samples)
-        else:
-            parts = dict.fromkeys([*ends, *(Component.of_node(end.node) for end in ends)], 1.0)
-        own = self._own(samples, ends, parts)
-        if len(ends) == 2:
-            parts[Component.between(min(ends), max(ends))] = 1.0
-        return parts, ends, own
-
-    def _own(
-        self, samples: Samples, ends: tuple[Component, ...], parts: Collection[Component]
-    ) -> tuple[Component, ...]:
+def _own(places: Places, samples: Samples, parts: Collection[Component]) -> tuple[Component, ...]:
+    """What stands for a measurement alone."""
+    ends = places.ends_of(samples)
+    if len(ends) == 1:
         nics = [each for each in parts if each.kind is Kind.NIC]
-        if len(ends) == 1:
-            return (Component.between(ends[0], nics[0]),) if len(nics) == 1 else ends
-        if len(ends) == 2:
-            one_way = samples.operation in PAIRS and samples.operation not in SYMMETRIC_PAIRS
-            return (Component.between(ends[0], ends[1], "out" if one_way else ""),)
-        if self.places is not None and len(ends) < len(self.judged.run.ranks):
-            return self.places.places(samples)[0]
-        return (Component(Kind.CHECK, f"{samples.operation} of ranks {list_ranks(samples.ranks)}"),)
+        return (Component.between(ends[0], nics[0]),) if len(nics) == 1 else ends
+    if len(ends) == 2:
+        one_way = samples.operation in PAIRS and samples.operation not in SYMMETRIC_PAIRS
+        return (Component.between(ends[0], ends[1], "out" if one_way else ""),)
+    if places.topology is not None and len(ends) < len(places.ranks):
+        hosts = {end.node for end in ends}
+        host = min(hosts)
+        whole = len(hosts) == 1 and len(ends) == places.ranks_of_hosts[host]
+        return (Component.of_node(host),) if whole else ends
+    return (Component(Kind.CHECK, f"{samples.operation} of ranks {list_ranks(samples.ranks)}"),)
 
-    def _end(self, rank: int, operation: str) -> Component:
-        if self.places is not None:
-            return self.places.end(rank, computes=operation == "product")
-        return self.parts[rank]
 
-    def _links(self, samples: Samples) -> Iterator[Component]:
-        """The links between two GPUs of a node, in the directions of their data."""
-        places, topology = self.places, self.judged.topology
-        if places is None or topology is None or places.across(samples):
-            return
-        gpus = [places.gpus[rank] for rank in samples.ranks if rank in places.gpus]
-        if len(gpus) < 2 or gpus[0] == gpus[1]:
-            return
-        host = places.ranks[samples.ranks[0]].host
-        ways = [gpus, gpus[::-1]] if samples.operation in SYMMETRIC_PAIRS else [gpus]
-        for source, destination in ways:
-            for first, second in node_graph(topology).widest_path(source, destination).edges:
-                yield Component(Kind.LINK, first, host, second, host, "out")
-
-    def _of_network(self, samples: Samples) -> dict[Component, float]:
-        """Cables, switches and trunks, with the share of the shortest routes between two nodes that cross them."""
-        if self.network is None or self.places is None or any(rank not in self.places.ends for rank in samples.ranks):
-            return {}
-        return shares_of_routes(self.network, *(self.places.ends[rank] for rank in samples.ranks))
+def _links(places: Places, topology: Topology, samples: Samples) -> Iterator[Component]:
+    """The links between two GPUs of a node, in the directions of their data."""
+    gpus = [places.gpus[rank] for rank in samples.ranks if rank in places.gpus]
+    if places.across(samples) or len(gpus) < 2 or gpus[0] == gpus[1]:
+        return
+    host = places.ranks[samples.ranks[0]].host
+    ways = [gpus, gpus[::-1]] if samples.operation in SYMMETRIC_PAIRS else [gpus]
+    for source, destination in ways:
+        for first, second in node_graph(topology).widest_path(source, destination).edges:
+            yield Component(Kind.LINK, first, host, second, host, "out")

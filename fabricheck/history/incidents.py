@@ -180,19 +180,13 @@ class _Incidents:
         members = sorted((self._alerts[each] for each in cause.alerts), key=lambda each: (-abs(each.change), each.key))
         changed = self._changed(members)
         named = named_with_versions(cause.named, changed, self._versions(members))
-        is_open = any(each.ended is None for each in members)
-        last = self._series.sessions[-1]
-        raised = self._series.sessions[cause.session]
-        affected, watched = _metrics_of(members), self._crossing.get(cause.named[0], 1) if named else 1
-        return Incident(
-            finding=_finding(members, named, watched),
-            raised=raised,
-            open=is_open,
-            new=is_open and any(each.raised == last for each in members),
-            affected=affected,
-            watched=watched,
+        return incident_of(
+            members,
+            named,
+            raised=self._series.sessions[cause.session],
+            last=self._series.sessions[-1],
+            watched=self._crossing.get(cause.named[0], 1) if named else 1,
             next_step=what_to_try(named, changed),
-            alerts=tuple(members),
         )
 
     def _others(self, alerts: Sequence[Alert]) -> Iterator[Row]:
@@ -247,24 +241,30 @@ class _Incidents:
         return versions
 
 
-def _metrics_of(alerts: Sequence[Alert]) -> int:
-    """How many metrics they are of, all together being one only where it is alone."""
-    return len({each.key for each in alerts} - {WHOLE_SYSTEM}) or 1
-
-
 def _dated_within(alert: Alert) -> float:
     """How many sessions too late the first bad one of an alert may be said to be: the more noise, the more, by the
     square of that (Hinkley, Biometrika 57, 1970)."""
     return NEAR * max(1.0, (CUT * alert.spread / math.log1p(abs(alert.change))) ** 2)
 
 
-def _finding(alerts: Sequence[Alert], named: tuple[Component, ...], watched: int) -> Finding:
-    worst, affected = alerts[0], _metrics_of(alerts)
-    whole = any(each.key == WHOLE_SYSTEM for each in alerts)
+def incident_of(
+    alerts: Sequence[Alert],
+    named: tuple[Component, ...],
+    *,
+    raised: Session,
+    last: Session,
+    watched: int,
+    next_step: str = "",
+) -> Incident:
+    """Alerts, the worst first, as an incident that `named` explain. `last`: the session until which it was looked."""
+    worst, keys = alerts[0], {each.key for each in alerts}
+    # All metrics together are one only where they are alone.
+    affected = len(keys - {WHOLE_SYSTEM}) or 1
     several = f"{affected} of {watched} metrics that use it got worse; worst: {worst.key} " if named else ""
     software = f"; changed then: {', '.join(worst.software)}" if worst.software else ""
-    return Finding(
-        code_of_slow(named) if named else "all-slow" if whole else "slower-than-before",
+    is_open = any(each.ended is None for each in alerts)
+    finding = Finding(
+        code_of_slow(named) if named else "all-slow" if WHOLE_SYSTEM in keys else "slower-than-before",
         Verdict.DEGRADED,
         f"{several}{percent(worst.change)} {worst.when}{software}",
         named,
@@ -272,4 +272,14 @@ def _finding(alerts: Sequence[Alert], named: tuple[Component, ...], watched: int
         worst.before,
         worst.unit,
         tuple(dict.fromkeys(str(each.key) for each in alerts)),
+    )
+    return Incident(
+        finding=finding,
+        raised=raised,
+        open=is_open,
+        new=is_open and any(each.raised == last for each in alerts),
+        affected=affected,
+        watched=watched,
+        next_step=next_step,
+        alerts=tuple(alerts),
     )

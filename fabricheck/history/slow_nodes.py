@@ -16,16 +16,12 @@ import polars as pl
 
 from fabricheck.diagnosis.causes import named_of
 from fabricheck.diagnosis.explain import Row, explain, known_noise
-from fabricheck.history.incidents import Alert, Incident
-from fabricheck.history.percent import percent
+from fabricheck.history.incidents import Alert, Incident, incident_of
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import Series, components_of_keys, number_names
 from fabricheck.judge.constants import FEWEST, LEAST_LOSS, MOST, OF_DEVIATION, RARELY, RESOLUTION, SLOW_SESSIONS
 from fabricheck.judge.outliers import CrossedParts, Outlier, outliers
 from fabricheck.records.component import Component, only_node
-from fabricheck.records.finding import Finding
-from fabricheck.records.finding_texts import code_of_slow
-from fabricheck.records.verdict import Verdict
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,7 +59,8 @@ def _incident(series: Series, visits: pl.DataFrame, slow: SlowNodePart) -> Incid
     crossing = of_kinds.filter(pl.col("components").list.contains(component.key))
     # The sessions since which it has been slow, one after the other.
     by_session = crossing.group_by("place").agg(pl.col("worse").median()).sort("place")
-    fine = np.flatnonzero(by_session["worse"].to_numpy() < slow.worst.excess / 2)
+    least = slow.worst.excess / 2
+    fine = np.flatnonzero(by_session["worse"].to_numpy() < least)
     first = min(int(fine[-1]) + 1 if fine.size else 0, by_session.height - SLOW_SESSIONS)
     places = by_session["place"].to_list()
     raised = series.sessions[places[first + SLOW_SESSIONS - 1]]
@@ -92,30 +89,8 @@ def _incident(series: Series, visits: pl.DataFrame, slow: SlowNodePart) -> Incid
             )
         )
     alerts.sort(key=lambda each: (-abs(each.change), each.key))
-    least = slow.worst.excess / 2
     affected = [each for each in alerts if abs(math.log(each.after / each.before)) >= least] or alerts[:1]
-    return Incident(
-        finding=Finding(
-            code_of_slow(slow.components),
-            Verdict.DEGRADED,
-            f"{len(affected)} of {len(alerts)} metrics that use it are slower in its last {SLOW_SESSIONS} sessions "
-            f"than those of {slow.worst.equals} others; worst: {alerts[0].key} {percent(alerts[0].change)}, "
-            f"{alerts[0].when}",
-            slow.components,
-            alerts[0].after,
-            alerts[0].before,
-            alerts[0].unit,
-            tuple(str(each.key) for each in affected),
-            p=slow.worst.p,
-        ),
-        raised=raised,
-        open=True,
-        new=raised == series.sessions[-1],
-        affected=len(affected),
-        watched=len(alerts),
-        next_step="",
-        alerts=tuple(affected),
-    )
+    return incident_of(affected, slow.components, raised=raised, last=series.sessions[-1], watched=len(alerts))
 
 
 def slow_parts(visits: pl.DataFrame) -> list[SlowNodePart]:
@@ -180,16 +155,5 @@ def _slow_among(
         member: outlier
         for outlier in outliers(worse.min(axis=1), apart, crossed, RESOLUTION, error)
         for member in outlier.members
-        if outlier.excess >= LEAST_LOSS and _by_chance(sessions_of, member, outlier.excess / 2) <= error
+        if outlier.excess >= LEAST_LOSS
     }
-
-
-def _by_chance(sessions: Sequence[Floats], member: int, least: float) -> float:
-    """The probability that any of these parts has as many sessions in a row as slow as the last ones of this, by how
-    often the others had one, but for those that are slow now (Bonferroni). `sessions`: of each part how much worse they
-    were, the latest first; those that were worse by `least` are slow."""
-    others = np.concatenate([each for each in sessions if each[:SLOW_SESSIONS].min() < least] or [np.zeros(1)])
-    levels = np.minimum.accumulate(sessions[member])
-    levels = levels[levels >= least]
-    chances = [np.mean(others >= level) ** number for number, level in enumerate(levels.tolist(), start=1)]
-    return float(min(1.0, len(sessions) * min(chances[SLOW_SESSIONS - 1 :], default=1.0)))

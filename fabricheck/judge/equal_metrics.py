@@ -12,11 +12,12 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
+from fabricheck.errors import UserError
 from fabricheck.judge.constants import ENOUGH, FEWEST_ITERATIONS, OF_DEVIATION
 from fabricheck.judge.outliers import CrossedParts
 from fabricheck.judge.policy import host_memory_of
@@ -44,13 +45,12 @@ class Member:
 
     `worse`: logarithm of its value, more is slower; `inside`: relative standard deviation of its iterations, robust.
     `tail`: logarithm of its 95th percentile over its median, in time; None of fewer iterations than that needs.
-    `places`: where it was measured, of a group of ranks any of these; `parts`: what its data pass.
+    `parts`: what its data pass.
     """
 
     number: int
     worse: float
     inside: float
-    places: tuple[Component, ...]
     parts: CrossedParts[Component]
     tail: float | None = None
 
@@ -73,19 +73,17 @@ class Equals:
 
 
 def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
-    """The groups of peers in a run, those of one member too; none where something else was measured.
-
-    Raises UserError for devices and hosts that the topology does not have.
-    """
-    run, topology = judged.run, judged.topology
+    """The groups of peers in a run, those of one member too; none where something else was measured, or on devices and
+    hosts that the topology does not have."""
+    run = judged.run
     plan = run.header.get("plan", {})
     invalid = any(each.verdict is Verdict.INVALID for each in run.problems)
     mixed = plan.get("buffers") not in (None, "host-host")
-    if not run.header or topology is None or invalid or plan.get("shared_devices") or mixed:
+    where = Places.of(run, judged.topology)
+    if not run.header or where.topology is None or invalid or plan.get("shared_devices") or mixed:
         return ()
     if run.header["transport"] == "staging":
         return ()
-    where = Places.of(run, topology)
     members_of: dict[Hashable, list[Member]] = {}
     kinds: dict[Hashable, tuple[str, bool, bool, bool]] = {}
     for number, judgement in enumerate(judged.judgements):
@@ -133,35 +131,42 @@ def _member(number: int, judged: Judgement, where: Places) -> Member:
     values = judged.samples.goodput_gbps if higher else judged.samples.latency_us
     middle = float(np.median(values))
     inside = OF_DEVIATION * float(np.median(np.abs(values - middle))) / middle
-    places, parts = where.places(judged.samples)
     times = judged.samples.times_ns
     tail = float(np.log(np.percentile(times, 95) / np.median(times))) if times.size >= ENOUGH else None
-    return Member(number, float(np.log(judged.value)) * (-1 if higher else 1), inside, places, parts, tail)
+    return Member(
+        number, float(np.log(judged.value)) * (-1 if higher else 1), inside, where.parts(judged.samples), tail
+    )
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the ranks of a run are, and what their data cross."""
+    """Where the ranks of a run are, and what their data cross. `topology`: None where there is none, or it does not
+    have the devices and hosts of the run."""
 
-    topology: Topology
+    run: Run
+    topology: Topology | None
     ranks: dict[int, Rank]
-    gpus: dict[int, Gpu]
-    ends: dict[int, str]
-    nics: dict[int, str]
-    several_hosts: bool
-    crowds: Counter[tuple[_Round, Component]]
+    indexes: dict[int, int]
+    gpus: dict[int, Gpu] = field(default_factory=dict)
+    ends: dict[int, str] = field(default_factory=dict)
+    nics: dict[int, str] = field(default_factory=dict)
+    crowds: Counter[tuple[_Round, Component]] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, run: Run, topology: Topology) -> Places:
-        """Read the places of a run. Raises UserError for devices and hosts that the topology does not have."""
-        gpus = {rank: topology.gpu(index) for rank, index in gpu_of_ranks(run).items()}
-        ranks = {each.rank: each for each in run.ranks}
-        hosts = {each.host for each in run.ranks}
-        ends = ends_of_ranks(run, topology)
-        alone = cls(topology, ranks, gpus, ends, nics_of_lone_ranks(run, topology), len(hosts) > 1, Counter())
+    def of(cls, run: Run, topology: Topology | None) -> Places:
+        """Read the places of a run."""
+        ranks, indexes = {each.rank: each for each in run.ranks}, gpu_of_ranks(run)
+        unknown = cls(run, None, ranks, indexes)
+        if topology is None:
+            return unknown
+        try:
+            gpus = {rank: topology.gpu(index) for rank, index in indexes.items()}
+            ends, nics = ends_of_ranks(run, topology), nics_of_lone_ranks(run, topology)
+        except UserError:  # the judge says so
+            return unknown
+        alone = cls(run, topology, ranks, indexes, gpus, ends, nics)
         known = (each for each in run.samples if is_in_round(each) and ranks.keys() >= {*each.ranks})
-        crowds = Counter((round_of(each), trunk) for each in known for trunk in alone.trunks(each))
-        return replace(alone, crowds=crowds)
+        return replace(alone, crowds=Counter((round_of(each), trunk) for each in known for trunk in alone.trunks(each)))
 
     @cached_property
     def ranks_of_hosts(self) -> Counter[str]:
@@ -174,6 +179,7 @@ class Places:
 
     def role(self, samples: Samples, host_memory: str | None) -> Hashable:
         """What peers share besides operation and size; None for what has no peers."""
+        assert self.topology is not None
         if samples.operation == "product":
             device = self.ranks[samples.ranks[0]].device
             return "computes", device.name if device is not None else ""
@@ -194,6 +200,7 @@ class Places:
         return "node", orbit(self.topology, gpus)
 
     def _between_nodes(self, samples: Samples) -> Hashable:
+        assert self.topology is not None
         if samples.operation in COLLECTIVES and samples.schedule == "contended":
             gpus = {self.gpus[rank] for rank in samples.ranks if rank in self.gpus}
             hosts_of_group = frozenset(self.ranks[rank].host for rank in samples.ranks)
@@ -212,36 +219,33 @@ class Places:
         hosts = tuple(sorted(self.ranks[rank].host for rank in samples.ranks))
         return "nodes", hosts, *roles, nics[0] == nics[1]
 
-    def places(self, samples: Samples) -> tuple[tuple[Component, ...], CrossedParts[Component]]:
-        """Where a measurement was made, and the parts that it crosses."""
-        members = [self.ranks[rank] for rank in samples.ranks]
-        hosts = list(dict.fromkeys(each.host for each in members))
-        ends = [self.end(rank, computes=samples.operation == "product") for rank in samples.ranks]
-        places = tuple(ends)
-        units = ends if len(ends) < len(self.ranks) else []
+    def parts(self, samples: Samples) -> CrossedParts[Component]:
+        """The parts that a measurement crosses."""
+        hosts = list(dict.fromkeys(self.ranks[rank].host for rank in samples.ranks))
+        ends = self.ends_of(samples)
+        units = [*ends] if len(ends) == 2 or len(ends) < len(self.ranks) else []
         symmetric = samples.operation in SYMMETRIC_PAIRS
-        others: list[Component] = []
-        if len(ends) == 2:
-            units = ends
-            others += _ways(ends[0], ends[1], symmetric=symmetric)
-            places = (Component.between(ends[0], ends[1], "" if symmetric else "out"),)
-        elif len(hosts) == 1 and len(ends) == self.ranks_of_hosts[hosts[0]] > 1:
-            places = (Component.of_node(hosts[0]),)
-        if self.several_hosts:
-            units = [*units, *map(Component.of_node, hosts)]
+        others = [*_ways(ends[0], ends[1], symmetric=symmetric)] if len(ends) == 2 else []
+        if len(self.ranks_of_hosts) > 1:
+            units += map(Component.of_node, hosts)
             if len(hosts) > 1:
                 units += self._nics(samples)
             if len(hosts) == 2:
                 others += _ways(*map(Component.of_node, hosts), symmetric=symmetric)
                 others += self._trunks_and_load(samples)
-        return places, CrossedParts(tuple(dict.fromkeys(units)), tuple(others))
+        return CrossedParts(tuple(dict.fromkeys(units)), tuple(others))
+
+    def ends_of(self, samples: Samples) -> tuple[Component, ...]:
+        """The part that each known rank of a measurement is on."""
+        computes = samples.operation == "product"
+        return tuple(self.end(rank, computes=computes) for rank in samples.ranks if rank in self.ranks)
 
     def end(self, rank: int, *, computes: bool = False) -> Component:
         """The part that a rank is on: its GPU, else the one port that it sends by, else the node where it is alone."""
-        host = self.ranks[rank].host
-        if rank in self.gpus:
-            device = self.ranks[rank].device
-            return Component(Kind.GPU, self.gpus[rank].name, host, address=device.address if device else "")
+        host, device = self.ranks[rank].host, self.ranks[rank].device
+        if device is not None:
+            name = self.gpus[rank].name if rank in self.gpus else f"gpu{self.indexes[rank]}"
+            return Component(Kind.GPU, name, host, address=device.address)
         # A port can be looked at; a rank is only what was on it.
         if rank in self.nics and not computes:
             return Component(Kind.NIC, self.nics[rank], host)
@@ -251,7 +255,7 @@ class Places:
 
     def trunks(self, samples: Samples) -> Sequence[Component]:
         """The links between switches that a pair's data surely pass, each with its direction."""
-        network = self.topology.network
+        network = self.topology.network if self.topology is not None else None
         if network is None or not self.ends or len(samples.ranks) != 2:
             return ()
         ways = [
@@ -269,6 +273,7 @@ class Places:
                 yield replace(trunk, condition=f"with {load} pairs at once")
 
     def _nics(self, samples: Samples) -> Sequence[Component]:
+        assert self.topology is not None
         own = [(rank, nic_of(self.topology, self.gpus[rank])) for rank in samples.ranks if rank in self.gpus]
         return [Component(Kind.NIC, nic.name, self.ranks[rank].host) for rank, nic in own if nic is not None]
 

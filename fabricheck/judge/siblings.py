@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fabricheck.errors import UserError
 from fabricheck.judge.equal_metrics import Equals, equals_of
 from fabricheck.judge.outliers import CrossedParts, Outlier, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
@@ -49,17 +48,19 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     The error of the policy is divided among all metrics of the session, at least among `equals_metrics`. Runs that the
     topology does not fit have no peers; they are INVALID for that already.
     """
-    groups = [_Group(number, each) for number, run in enumerate(runs) for each in _equals(run)]
+    groups = [_Group(number, each) for number, run in enumerate(runs) for each in equals_of(run)]
     metrics = max(policy.equals_metrics, sum(len(run.judgements) for run in runs))
     several = _by_key(runs, groups)
     # Half of it is for medians, half for tails.
     each_error = policy.equals_error / metrics / (4 if several else 2)
     verdicts = [list(run.judgements) for run in runs]
-    slow = [_judge_group(group, runs, verdicts[group.run], policy, each_error) for group in groups]
+    for group in groups:
+        slow = _judge_group(group, runs, verdicts[group.run], policy, each_error)
+        _judge_by_links(group, slow, runs, verdicts[group.run], policy)
     for alike in several:
         _judge_nodes(alike, runs, verdicts, policy, each_error)
     judged = tuple(run.with_judgements(own) for run, own in zip(runs, verdicts, strict=True))
-    problems = [*_without_majority(groups, slow, judged, policy)]
+    problems: list[Finding] = []
     for own_group in groups if policy.tails_of_equals else ():
         error = each_error * len(own_group.equals.members)
         tails = (
@@ -68,13 +69,6 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
         )
         problems += with_files(tails, judged[own_group.run].run.path)
     return Compared(judged, tuple(problems))
-
-
-def _equals(run: RunJudgement) -> tuple[Equals, ...]:
-    try:
-        return equals_of(run)
-    except UserError:
-        return ()
 
 
 def _by_key(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> list[list[_Group]]:
@@ -184,40 +178,37 @@ def _value(worse: float, unit: str) -> float:
     return math.exp(-worse if unit == "Gb/s" else worse)
 
 
-def _without_majority(
-    groups: Sequence[_Group], slow_of: Sequence[frozenset[int]], runs: Sequence[RunJudgement], policy: Policy
-) -> Iterator[Finding]:
-    """Groups of which more than half are slow, or all: then what links carry says who is healthy, and not the rest.
-
-    `slow_of`: of each group the positions of the members that are slower than the others."""
-    for group, slower in zip(groups, slow_of, strict=True):
-        equals = group.equals
-        judged = [runs[group.run].judgements[each.number] for each in equals.members]
-        slow = {at for at in slower if judged[at].verdict.is_slow}
-        achievable = _achievable(group, runs) if equals.kind == "Gb/s" else None
-        values = [[one.value for at, one in enumerate(judged) if (at in slow) == side] for side in (True, False)]
-        if 2 * len(slow) > len(judged):
-            text = f"{equals.what}: {len(slow)} of {len(judged)} peers are slow: no healthy majority"
-            if achievable is not None:
-                low, high = (float(np.median(each)) / achievable for each in values)
-                text += f": {low:.0%} of the links' payload rate ({achievable:.4g} Gb/s), the others {high:.0%}"
-            names = tuple(one.name for at, one in enumerate(judged) if at in slow)
-            files = (runs[group.run].run.path,)
-            yield Finding("no-healthy-majority", Verdict.DEGRADED, text, metrics=names, files=files)
-        elif achievable is not None and not equals.devices and len(judged) > 1:
-            share = float(np.median(values[1])) / achievable
-            best = max(values[1]) / achievable
-            if share < 1 - policy.achievable_margin or best < 1 - policy.achievable_margin_of_best:
-                text = f"{equals.what}: all {len(values[1])} peers are slow, at {share:.0%} of the links' payload rate "
-                text += f"({achievable:.4g} Gb/s): suspect software, settings and the parts that all share"
-                names = tuple(one.name for at, one in enumerate(judged) if at not in slow)
-                yield Finding("all-slow", Verdict.DEGRADED, text, metrics=names, files=(runs[group.run].run.path,))
+def _judge_by_links(
+    group: _Group, slow: frozenset[int], runs: Sequence[RunJudgement], judgements: list[Judgement], policy: Policy
+) -> None:
+    """Judge peers on hosts without GPUs, of which none is slower than the others, by what the links carry: as a group,
+    since the processors of a pair are at work too."""
+    members = [each.number for position, each in enumerate(group.equals.members) if position not in slow]
+    achievable = _achievable(group, runs[group.run])
+    if achievable is None or len(group.equals.members) < 2:
+        return
+    values = [judgements[number].value for number in members]
+    best, bound = (achievable * (1 - each) for each in (policy.achievable_margin_of_best, policy.achievable_margin))
+    if max(values) < best:
+        bound = best
+    elif np.median(values) >= bound:
+        return
+    yardstick = Yardstick("achievable", achievable, bound, "payload rate of the links")
+    for number in members:
+        judged = judgements[number]
+        if judged.verdict is Verdict.PASS and judged.judged_by in (*_WEAKER, "siblings") and judged.value < bound:
+            reason = (
+                f"{judged.value:.4g} Gb/s: {apart(judged.value, achievable)} what the links carry "
+                f"({achievable:.4g} Gb/s), as all {len(members)} peers"
+            )
+            judgements[number] = replace(judged, verdict=Verdict.DEGRADED, reason=reason, yardstick=yardstick)
 
 
-def _achievable(group: _Group, runs: Sequence[RunJudgement]) -> float | None:
-    """What links carry of data, in Gb/s; of pairs of hosts only as a group, whose processors are at work too."""
-    run = runs[group.run]
-    judgement = run.judgements[group.equals.members[0].number]
-    if group.equals.devices or not group.equals.same_switch or run.topology is None:
+def _achievable(group: _Group, run: RunJudgement) -> float | None:
+    """What links carry of data between hosts, in Gb/s; None where that is unknown, of latencies and of GPUs."""
+    judgement, equals = run.judgements[group.equals.members[0].number], group.equals
+    if equals.kind != "Gb/s" or equals.devices:
+        return None
+    if not equals.same_switch or run.topology is None:
         return judgement.expectation.achievable
     return between_hosts(run.topology, judgement.expectation.expected, judgement.samples.bytes)

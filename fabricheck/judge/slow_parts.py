@@ -17,7 +17,6 @@ from fabricheck.judge.parts import LAUNCH, SESSION, Floats, Ints, PartMetrics, S
 from fabricheck.judge.references import References
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import short_host
-from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.components import components_of
@@ -59,26 +58,21 @@ class _Metrics:
             )
 
 
-def judge_parts(
-    runs: Sequence[RunJudgement], references: References | None
-) -> tuple[tuple[RunJudgement, ...], tuple[Finding, ...]]:
-    """The runs of a session, with the metrics DEGRADED that are slow with all of their part, and what to say of it.
+def judge_parts(runs: Sequence[RunJudgement], references: References | None) -> tuple[RunJudgement, ...]:
+    """The runs of a session, with the metrics DEGRADED that are slow with all of their part, in all launches together
+    or in one, as the check of that judges it.
 
-    Each launch is judged by itself, as its check does; what is said of the session is what all launches show together.
     References that do not say how parts stray (`References.together`), and launches on nodes that they were not
     measured on, are left out.
     """
     verdicts = [list(run.judgements) for run in runs]
-    problems: list[tuple[SlowPart, Finding]] = []
     for source, together in (references.together if references is not None else {}).items():
         assert references is not None
         metrics = _metrics_of(runs, source, together, references.nodes.get(source, frozenset()))
-        for own in metrics.by_launch():
+        for own in (metrics, *metrics.by_launch()):
             for slow in own.slow_parts(together):
                 _mark(slow, own, verdicts)
-        problems += [(slow, _problem(slow, metrics, runs)) for slow in metrics.slow_parts(together)]
-    judged = tuple(run.with_judgements(own) for run, own in zip(runs, verdicts, strict=True))
-    return judged, tuple(problem for _, problem in sorted(problems, key=lambda each: -each[0].score))
+    return tuple(run.with_judgements(own) for run, own in zip(runs, verdicts, strict=True))
 
 
 def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, nodes: frozenset[str]) -> _Metrics:
@@ -126,39 +120,18 @@ def _stray(judged: Judgement, source: str, bounds: Mapping[str, float]) -> tuple
     return float(np.clip(stray, -MOST_OF_METRIC, MOST_OF_METRIC)), worse
 
 
-def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement]) -> Finding:
-    """What is said of a part."""
-    members = slow.part.metrics
-    judged = [runs[run].judgements[number] for run, number in (metrics.places[each] for each in members)]
-    loss = float(np.median(metrics.worse[members]))
-    share = -math.expm1(-loss) if judged[0].better == "higher" else math.expm1(loss)
-    alone = sum(each.verdict.is_slow for each in judged)
-    test = runs[metrics.places[members[0]][0]].test
-    where = slow.part.names[0] if slow.part.names else "all launches" if SESSION in slow.part.kinds else test
-    text = (
-        f"{where or 'this launch'}: {members.size} metrics average {share:.1%} worse than their references "
-        f"({slow.score:.1f} standard deviations); {alone if alone else 'none'} is out of bounds by itself"
-    )
-    slow_judged = [(runs[run], runs[run].judgements[place]) for run, place in _slow_themselves(slow, metrics)]
-    files = tuple(dict.fromkeys(run.run.path for run, _ in slow_judged))
-    if not slow.part.names or {SESSION, LAUNCH} & set(slow.part.kinds):
-        return Finding("slower-than-reference", Verdict.DEGRADED, text, files=files)
-    # It stands alone in its launch. Sums of values that are cut off are nearly normal.
-    names = tuple(dict.fromkeys(each.name for _, each in slow_judged))
-    p = min(1.0, len(metrics.parts) * float(ndtr(-slow.score)))
-    return Finding("slower-than-reference", Verdict.DEGRADED, text, metrics=names, files=files, p=p)
-
-
-def _slow_themselves(slow: SlowPart, metrics: _Metrics) -> Iterator[_Place]:
-    least = float(np.mean(metrics.values[slow.part.metrics])) / 2
-    return (metrics.places[each] for each in slow.part.metrics if metrics.values[each] > least)
-
-
 def _mark(slow: SlowPart, metrics: _Metrics, verdicts: Sequence[list[Judgement]]) -> None:
     """Those metrics of a slow part that are slow themselves."""
-    for run, number in _slow_themselves(slow, metrics):
+    members = slow.part.metrics
+    least = float(np.mean(metrics.values[members])) / 2
+    # What stands alone in its launch has a p. Sums of values that are cut off are nearly normal.
+    alone = slow.part.names and not {SESSION, LAUNCH} & set(slow.part.kinds)
+    p = min(1.0, len(metrics.parts) * float(ndtr(-slow.score))) if alone else None
+    for run, number in (metrics.places[each] for each in members if metrics.values[each] > least):
         judged = verdicts[run][number]
         if judged.verdict is Verdict.PASS and judged.judged_by == "reference":
-            others = f"; but {slow.part.metrics.size - 1} more metrics are below their references, too"
-            reason = judged.reason + others
-            verdicts[run][number] = replace(judged, verdict=Verdict.DEGRADED, reason=reason)
+            others = f"{members.size - 1} more metrics of {slow.part.names[0] if alone else 'all that was measured'}"
+            reason = (
+                f"{judged.reason}; but {others} are below their references, too ({slow.score:.1f} standard deviations)"
+            )
+            verdicts[run][number] = replace(judged, verdict=Verdict.DEGRADED, reason=reason, p=p)

@@ -131,11 +131,11 @@ class SystemJudge:
         """The runs of a session, judged by `judge_alone`, with what their peers, the metrics of a part together
         and, of slow ones, their nodes say."""
         compared = compare_siblings(runs, self.policy)
-        judged, problems = judge_parts(compared.runs, self.references)
+        judged = judge_parts(compared.runs, self.references)
         told = (each for run in judged for each in (*find_stalls(run), *find_pauses(run)) if not each.is_problem)
         notes = (each for run in judged for each in find_notes(run))
         findings = (*self._other_nodes(judged), *told, *notes)
-        return Compared(beside_metrics(judged), (*compared.problems, *problems), findings)
+        return Compared(beside_metrics(judged), compared.problems, findings)
 
     def _other_nodes(self, runs: Sequence[RunJudgement]) -> Iterator[Finding]:
         """Of runs on other nodes than those of their references that has to be known."""

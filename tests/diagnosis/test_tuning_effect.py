@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fabricheck.diagnosis.rounds import RoundLaunch, Sides, launches, read_sides, require_alike, write_sides
+from fabricheck.diagnosis.rounds import RoundLaunch, Sides, launches, require_alike, write_sides
 from fabricheck.diagnosis.tuning_effect import (
     Effect,
     EffectKind,
@@ -72,13 +72,6 @@ def test_what_is_said_of_a_metric(gains: list[float], kind: EffectKind) -> None:
     assert effect.interval[0] <= effect.gain <= effect.interval[1]
 
 
-def test_two_noisy_rounds_say_nothing_and_have_bounds_all_the_same() -> None:
-    for size in (8, MIB):
-        (effect,) = effects_of(rounds_of([0.01, 100.0], size=size), confidence=0.9999)
-        assert effect.kind is EffectKind.CANNOT_SAY
-        assert str(effect).endswith("(-100.0% to x1e+06)")
-
-
 def test_a_goodput_rises_where_a_latency_falls() -> None:
     gains = [1.25, 1.24, 1.26, 1.25]
     (goodput,) = effects_of(rounds_of(gains))
@@ -116,9 +109,7 @@ def test_the_tail_is_compared_by_itself() -> None:
     ("rounds", "said"),
     [
         (rounds_of([1.1]), "2 rounds or more, not 1"),
-        ([*rounds_of([1.1]), *rounds_of([1.1], size=8)], "different measurements"),
         ([(run_of({}), run_of({}))] * 2, "different measurements, or none"),
-        ([(rounds_of([1.1])[0][0], rounds_of([1.1], size=8)[0][1])] * 2, "two sides of a round"),
         ([(run_of({("allreduce", 8, (0, 1)): [0.0]}), run_of({("allreduce", 8, (0, 1)): [1.0]}))] * 2, "time of zero"),
     ],
 )
@@ -164,12 +155,6 @@ def test_one_wild_value_of_eight_spoils_nothing() -> None:
     assert found.value == pytest.approx(0.1, abs=0.01)
     assert 0.05 < found.interval[0] < found.interval[1] < 0.15
     assert one_effect([math.exp(each) for each in (*calm, -6.0)]).kind is EffectKind.HELPS
-
-
-@pytest.mark.parametrize("bad", [[], [1.0], [1.0, math.nan]])
-def test_a_mean_needs_two_finite_values(bad: list[float]) -> None:
-    with pytest.raises(ValueError, match="values"):
-        robust_mean(bad)
 
 
 @pytest.mark.parametrize("noise", [normal, *(pytest.param(each, marks=pytest.mark.full) for each in (heavy, drifting))])
@@ -321,10 +306,7 @@ def ended(case: Path, **statuses: int) -> Path:
 def test_a_setting_without_which_nothing_runs_is_needed(tmp_path: Path) -> None:
     found = comparison(ended(tmp_path, a1=139, b1=0, b2=0, a2=139))
     assert found.verdict is Verdict.PASS
-    assert found.message == (
-        "NCCL_PROTO=LL (mpi, 2 ranks on 1 node, openmpi): needed: fabricbench fails without it "
-        "(exit status 139 and 139), and runs with it in the same job"
-    )
+    assert found.needed and found.effects == ()
 
 
 @pytest.mark.parametrize(
@@ -332,12 +314,4 @@ def test_a_setting_without_which_nothing_runs_is_needed(tmp_path: Path) -> None:
     [{"a1": 139, "b1": 0, "b2": 0, "a2": 0}, {"a1": 139, "b1": 0, "b2": 1}, {"a1": 139, "b1": 0, "b2": 0}, {"a1": 139}],
 )
 def test_failing_once_or_on_both_sides_is_no_need(tmp_path: Path, statuses: dict[str, int]) -> None:
-    problem = problem_in(ended(tmp_path, **statuses))
-    assert problem.verdict is Verdict.INCOMPLETE
-    assert "launch 1-a ended with exit status 139" in problem.message
-
-
-def test_sides_come_back_as_they_were(tmp_path: Path) -> None:
-    sides = replace(SIDES, percentiles=(50.0, 99.0), site="a")
-    write_sides(tmp_path, sides)
-    assert read_sides(tmp_path) == sides
+    assert problem_in(ended(tmp_path, **statuses)).verdict is Verdict.INCOMPLETE

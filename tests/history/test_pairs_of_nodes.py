@@ -12,17 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 from fabricheck.commands.history import calibrate as command
-from fabricheck.history import calibrate as calibrating
 from fabricheck.history.by_node import nodes_of
 from fabricheck.history.calibrate import calibrate
 from fabricheck.history.writing import append
 from fabricheck.judge.node_levels import level_on
 from fabricheck.judge.system import SystemJudge
-from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.judgement import Judgement, Reference
+from fabricheck.records.judgement import Reference
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.topology.network import fold
 from tests.support.effort import effort
 from tests.support.histories import NOW, SYSTEM, Made, history
 from tests.support.result_files import Line
@@ -79,12 +76,6 @@ def test_one_run_that_is_far_off_is_no_difference_of_its_nodes() -> None:
     assert after.differences == pytest.approx(before.differences, abs=0.001)
 
 
-def test_nodes_that_are_alike_have_no_levels() -> None:
-    alike = fleet(8, spread=0.0)
-    found = [nodes_of(made(alike, drawn(list(alike), 48), seed=seed)) for seed in range(60)]
-    assert sum(each is not None for each in found) <= 1
-
-
 @pytest.mark.parametrize(
     "pairs",
     [
@@ -112,17 +103,6 @@ def test_pairs_that_do_not_tell_their_nodes_apart_have_levels_as_pairs(pairs: Pa
 )
 def test_where_nothing_tells_what_nodes_differ_by_all_stays_as_it_was(pairs: Pairs) -> None:
     assert nodes_of(made(fleet(30), pairs)) is None
-
-
-def test_a_run_of_one_node_of_many_is_told_by_what_its_data_passed() -> None:
-    own = fleet(8)
-    frame = made(own, drawn(list(own), 80))
-    single = frame.with_columns(components=pl.col("components").list.slice(0, 1)).with_columns(
-        value=400 * pl.col("components").list.first().replace_strict(own).exp()
-    )
-    found = nodes_of(single)
-    assert found is not None
-    assert found.ends == 1
 
 
 @pytest.mark.parametrize("seen", [2, 1, 0])
@@ -163,7 +143,6 @@ def test_each_node_that_is_not_known_adds_as_much_to_the_variance() -> None:
 
 # Six nodes that differ by up to 2%, any two of them in a session.
 DIFFERENCES = dict(zip([f"nid{n:03}" for n in range(1, 7)], [0.02, -0.02, 0.015, -0.015, 0.01, -0.01], strict=True))
-SEEN = tuple(DIFFERENCES)
 
 
 def between(pair: Sequence[str]) -> Callable[[list[Line]], None]:
@@ -180,59 +159,23 @@ def between(pair: Sequence[str]) -> Callable[[list[Line]], None]:
     return change
 
 
-def factor(pair: Sequence[str]) -> float:
-    """How much longer than in the middle a healthy run takes."""
-    return float(np.exp(-sum(DIFFERENCES.get(node, 0.0) for node in pair)))
-
-
-def judged(root: Path, pair: Sequence[str], loss: float = 0.0) -> RunJudgement:
-    name = "-".join(pair)
-    file = result_file(root / "judged" / f"{name}-{loss}", 99, factor=factor(pair) * (1 + loss), change=between(pair))
-    return SystemJudge.of("local", root).judge(read_run(file), "PingPong", case().attributes)
-
-
-def goodputs(root: Path, pair: Sequence[str], loss: float = 0.0) -> list[Judgement]:
-    return [each for each in judged(root, pair, loss).judgements if each.unit == "Gb/s"]
-
-
-def verdicts(root: Path, pair: Sequence[str], loss: float = 0.0) -> set[Verdict]:
-    return {each.verdict for each in goodputs(root, pair, loss)}
-
-
-def test_a_loss_is_seen_that_the_differences_of_nodes_hid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_held_to_the_levels_of_both_its_nodes(tmp_path: Path) -> None:
     root, store = make_suite(tmp_path / "suite"), tmp_path / "store"
     rng = np.random.default_rng(3)
+
+    def result(folder: Path, night: int, pair: Sequence[str], factor: float) -> Path:
+        own = float(np.exp(-sum(DIFFERENCES[node] for node in pair)))
+        return result_file(folder, night, factor=own * factor, change=between(pair))
+
     for night, pair in enumerate(drawn(list(DIFFERENCES), 45)):
-        noise = float(np.exp(0.001 * rng.standard_normal()))
-        file = result_file(root / "results", night, factor=factor(pair) * noise, change=between(pair))
+        file = result(root / "results", night, pair, float(np.exp(0.001 * rng.standard_normal())))
         append(store, session_of(root, night, [file]), STORED)
-    pairs = list(itertools.combinations(DIFFERENCES, 2))[:: 15 // effort(15)]
-    words = [
-        "--system=local",
-        "--false-alarms=0.01",
-        f"--store={store}",
-        f"--references={root / 'reference_values' / 'local.yaml'}",
-        "--write",
-    ]
-
-    with monkeypatch.context() as before:
-        before.setattr(calibrating, "nodes_of", lambda rows: None)
-        assert CliRunner().invoke(command, words).exit_code in (0, 4)
-    assert all(verdicts(root, pair, 0.03) == {Verdict.PASS} for pair in pairs)
-
-    done = CliRunner().invoke(command, words)
-    assert done.exit_code in (0, 4), done.output
-    for pair in pairs:
-        assert verdicts(root, pair) == {Verdict.PASS}
-        assert verdicts(root, pair, 0.03) == {Verdict.DEGRADED}
-        assert goodputs(root, pair)[0].yardstick.source.endswith(f"; of {pair[0]}, {pair[1]}")  # type: ignore[union-attr]
-
-    # Healthy nodes that were never seen are not red, whatever they differ by; that they were not is said.
-    for unseen, own in (("nid008", 0.02), ("nid009", -0.02)):
-        monkeypatch.setitem(DIFFERENCES, unseen, own)
-        for pair in (("nid001", unseen), ("nid002", unseen), ("nid007", unseen)):
-            assert verdicts(root, pair) == {Verdict.PASS}
-            said = SystemJudge.of("local", root).compare([judged(root, pair)]).findings
-            others = f"ran on {fold([node for node in pair if node not in SEEN])}"
-            where = f"{others}, and its references were measured on nid[001-006]"
-            assert any(where in each.message for each in said), pair
+    references = root / "reference_values" / "local.yaml"
+    words = ["--system=local", "--false-alarms=0.01", f"--store={store}", f"--references={references}", "--write"]
+    assert CliRunner().invoke(command, words).exit_code in (0, 4)
+    judge = SystemJudge.of("local", root)
+    for loss, verdict in ((0.0, Verdict.PASS), (0.03, Verdict.DEGRADED)):
+        for pair in list(itertools.combinations(DIFFERENCES, 2))[::5]:
+            run = read_run(result(root / "judged" / f"{'-'.join(pair)}-{loss}", 99, pair, 1 + loss))
+            judged = judge.judge(run, "PingPong", case().attributes).judgements
+            assert {each.verdict for each in judged if each.unit == "Gb/s"} == {verdict}

@@ -332,8 +332,7 @@ def test_a_level_that_wanders_raises_little_and_the_state_admits_it() -> None:
 
 @pytest.mark.parametrize(("alike", "share"), [(0.95, 0.8), (0.9, 1.0)])
 def test_levels_that_come_back_raise_little_also_beneath_noise_of_launches(alike: float, share: float) -> None:
-    """With thresholds for the correlation of neighbours the first had 51 incidents in 180 sessions; with what a level
-    keeps rounded to tenths the second had 11 alerts in 56,000 values."""
+    """With thresholds for the correlation of neighbours the first had 51 incidents in 180 sessions."""
     rng = np.random.default_rng(5)
     noise = rng.standard_normal((200, 200))
     values = np.sqrt(share) * autocorrelated(rng, alike, 200, 200) + np.sqrt(1 - share) * noise

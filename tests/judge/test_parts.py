@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricheck.judge.parts import Together, kind_of, parts_of, scores_of, slow_parts, standardised
+from fabricheck.judge.parts import Together, parts_of, scores_of, slow_parts, standardised
 
 PAIRS = list(itertools.permutations(range(4), 2))
 NONE = Together({}, 0.0, {}, 5.0)
@@ -47,14 +47,6 @@ def test_a_part_of_several_launches_is_judged_in_each_and_in_all() -> None:
     assert [each.metrics.tolist() for each in parts] == [[0, 1], [2, 3], [0, 1, 2, 3]]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [("nid001", "node"), ("nid001:gpu12", "gpu"), ("n:gpu0-nvswitch", "gpu-nvswitch"), ("n:mlx5_0", "mlx_")],
-)
-def test_kinds_of_parts(name: str, kind: str) -> None:
-    assert kind_of(name) == kind
-
-
 def test_a_slow_gpu_is_named_although_no_metric_alone_is_slow_and_a_second_one_after_it() -> None:
     values = np.random.default_rng(1).standard_normal(24)
     assert named(values) == []
@@ -88,16 +80,6 @@ def test_scores_are_standard_normal_whatever_launches_share(seed: int, shared: f
     scores = np.array([standardised(*scores_of(one, LAUNCH, PARTS, shared), PARTS, {}) for one in values])
     assert np.abs(scores.mean(axis=0)).max() < 0.3
     assert scores.std(axis=0) == pytest.approx(np.ones(len(PARTS)), abs=0.25)
-
-
-@given(st.integers(0, 2**32 - 1), st.floats(0, 0.9), st.floats(0.1, 5))
-def test_a_part_that_gets_worse_scores_more(seed: int, shared: float, loss: float) -> None:
-    values = np.random.default_rng(seed).standard_normal(24)
-    before = standardised(*scores_of(values, LAUNCH, PARTS, shared), PARTS, {})
-    for number, part in enumerate(PARTS):
-        worse = values.copy()
-        worse[part.metrics] += loss
-        assert standardised(*scores_of(worse, LAUNCH, PARTS, shared), PARTS, {})[number] > before[number]
 
 
 def test_metrics_that_say_nothing_count_for_nothing() -> None:

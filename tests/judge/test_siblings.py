@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from fabricheck.diagnosis.causes import diagnose
-from fabricheck.judge.policy import Policy
-from fabricheck.judge.siblings import Compared, compare_siblings
+from fabricheck.judge.siblings import Compared
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Reference
 from fabricheck.records.run import Run
@@ -47,12 +46,6 @@ def test_a_slow_pair_is_degraded_by_its_siblings_and_named() -> None:
     assert (problem.verdict, problem.place) == (DEGRADED, "vm:gpu2 → vm:gpu3")
     assert problem.code == "slow-pair"
     assert problem.p is not None and problem.p < 1e-4
-
-
-def test_healthy_equals_are_judged_by_each_other() -> None:
-    found = compared(run_of(["vm"] * 4, pairs(4)))
-    assert {each.judged_by for each in found.runs[0].judgements} == {"siblings"}
-    assert (found.problems, found.findings, found.runs[0].verdict) == ((), (), PASS)
 
 
 def test_what_all_lost_alike_is_no_part() -> None:
@@ -164,16 +157,6 @@ def now_and_then(run: Run, slow: set[tuple[int, ...]]) -> Run:
     return replace(run, samples=tuple(samples))
 
 
-def test_a_gpu_that_is_slow_now_and_then_is_named_by_its_tails() -> None:
-    run = run_of(["vm"] * 4, pairs(4))
-    found = compared(now_and_then(run, {way for way in pairs(4) if 2 in way}))
-    (problem,) = blamed(found)
-    assert problem.components[0].text == "vm:gpu2"
-    assert set(verdicts(found).values()) == {PASS}  # medians do not show it
-    assert compare_siblings(found.runs, Policy()).problems == found.problems
-    assert compare_siblings(found.runs, Policy(tails_of_equals=False)).problems == ()
-
-
 def slow_at_first(run: Run, slow: set[tuple[int, ...]], iterations: int = 8, times: float = 3.0) -> Run:
     """Iterations of a tenth of a second, of which those of `slow` have the first ones `times` as long."""
     samples = []
@@ -183,16 +166,6 @@ def slow_at_first(run: Run, slow: set[tuple[int, ...]], iterations: int = 8, tim
             taken[:iterations] = taken[:iterations] * times
         samples.append(replace(each, times_ns=taken))
     return replace(run, samples=tuple(samples))
-
-
-def test_a_pair_that_is_slow_at_first_is_named() -> None:
-    run = run_of(["vm"] * 4, pairs(4))
-    (problem,) = blamed(compared(slow_at_first(run, {(2, 3)})))
-    assert (problem.verdict, problem.place) == (DEGRADED, "vm:gpu2 → vm:gpu3")
-    assert problem.code == "slow-at-first"
-    problems = blamed(compared(slow_at_first(run, {way for way in pairs(4) if 2 in way}, 3)))
-    assert {each.code for each in problems} == {"slow-at-first", "slow-now-and-then"}
-    assert {each.components[0].text for each in problems} == {"vm:gpu2"}
 
 
 @pytest.mark.parametrize(
@@ -213,11 +186,10 @@ def test_a_single_series_with_a_long_tail_is_no_part() -> None:
     assert compared(now_and_then(run_of(["vm"] * 4, pairs(4)), {(0, 1)})).problems == ()
 
 
-def test_where_most_are_slow_it_is_said_and_links_judge() -> None:
+def test_where_most_are_slow_the_two_gpus_that_these_share_are_named() -> None:
     slower = {way: 0.2 for way in pairs(4) if way not in ((2, 3), (3, 2))}
     found = compared(run_of(["vm"] * 4, pairs(4), slower=slower))
-    (problem,) = found.problems
-    assert (problem.code, len(problem.metrics)) == ("no-healthy-majority", 10)
+    assert {each.components[0].text for each in blamed(found)} == {"vm:gpu0", "vm:gpu1"}
 
 
 @pytest.mark.parametrize(

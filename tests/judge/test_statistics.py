@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.signal import lfilter
 from scipy.stats import binom
 
-from fabricheck.judge.statistics import fewest_for_interval, median_interval, ratio_interval, robust_mean
+from fabricheck.judge.statistics import fewest_for_interval, median_interval, robust_mean
 
 values = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=300)
 
@@ -86,13 +86,3 @@ def test_a_confidence_is_between_0_and_1(confidence: float) -> None:
         median_interval([1.0], confidence)
     with pytest.raises(ValueError, match="a confidence lies between 0 and 1, not"):
         robust_mean([1.0, 2.0], confidence)
-
-
-def test_the_interval_of_a_ratio_is_made_of_the_outer_bounds_of_its_medians() -> None:
-    """Two medians at 97.5% each, so that both hold with 95%: of seven values the smallest and the largest."""
-    numerators, denominators = [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 20.0]
-    assert ratio_interval([numerators], [denominators]) == pytest.approx((2 / 20, 8 / 10))
-    # Six are enough for 95% and not for 97.5%.
-    assert ratio_interval([numerators[:6]], [denominators]) == (0.0, math.inf)
-    assert ratio_interval([numerators[:6]], []) == (2.0, 7.0)
-    assert ratio_interval([numerators, numerators], [], confidence=0.9) == (4.0, 64.0)
