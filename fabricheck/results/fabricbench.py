@@ -32,6 +32,7 @@ from fabricheck.results.fabricbench_format import (
     RankModel,
     SamplesModel,
     SeriesModel,
+    with_todays_words,
 )
 from fabricheck.results.fabricbench_records import (
     Key,
@@ -205,7 +206,7 @@ class _Reader:
                 self.invalid(number, f"the line {error}: something else wrote into the file, or it was changed")
 
     def read_line(self, number: int, line: bytes) -> None:
-        value = parse_line(line)
+        value = with_todays_words(parse_line(line))
         kind = value.get("record")
         self.foreign = self.foreign or "record" not in value
         if number == 1 and kind not in ("header", "error"):

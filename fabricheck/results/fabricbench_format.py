@@ -705,3 +705,15 @@ class ErrorModel(_Line):
 
 
 JsonObject = dict[str, JsonValue]
+
+
+def with_todays_words(value: JsonObject) -> JsonObject:
+    """A header or an error line as it is written today.
+
+    Up to version 0.1 a header had `port` for `backend`, and an error the kind "lack" for `unsupported`.
+    """
+    if value.get("record") == "header" and "port" in value and "backend" not in value:
+        return {"backend" if key == "port" else key: field for key, field in value.items()}
+    if value.get("record") == "error" and value.get("kind") == "lack":
+        return {**value, "kind": "unsupported"}
+    return value
