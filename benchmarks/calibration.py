@@ -21,10 +21,11 @@ import numpy as np
 
 from benchmarks.launch_noise import launches
 from benchmarks.noise import SHAPES, autocorrelated, beneath
+from fabricheck.history.calibrate import ALONE, MANY_METRICS
 from fabricheck.history.levels import persistence_of
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.tails import deviations_of, joined_tail
-from fabricheck.judge.constants import ALONE, FALSE_ALARM, FEWEST, MANY_METRICS, YEAR
+from fabricheck.judge.constants import FALSE_ALARM, FEWEST, YEAR
 from fabricheck.records.metrics import metrics_of
 from fabricheck.results.fabricbench import read_run
 

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.judge import outliers as judge
-from fabricheck.judge.constants import PRIOR_FREEDOM
-from fabricheck.judge.outliers import CrossedParts, Floats, T
+from fabricheck.judge.outliers import PRIOR_FREEDOM, CrossedParts, Floats, T
 
 
 def may_be_outliers(

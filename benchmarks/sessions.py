@@ -22,8 +22,9 @@ from scipy.special import ndtr
 from benchmarks.calibration import bounds
 from benchmarks.many_groups import may_be_outliers
 from benchmarks.noise import SHAPES, Floats, Shape
+from fabricheck.history.calibrate import ALONE
 from fabricheck.history.together import Drawn, together_of
-from fabricheck.judge.constants import ALONE, FALSE_ALARMS, LEAST_LOSS, MOST_OF_METRIC
+from fabricheck.judge.constants import FALSE_ALARMS, LEAST_LOSS, MOST_OF_METRIC
 from fabricheck.judge.outliers import CrossedParts, Outlier, outliers
 from fabricheck.judge.parts import LAUNCH, PartMetrics, parts_of, scores_of, standardised
 from fabricheck.judge.policy import load_policy

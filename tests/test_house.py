@@ -14,7 +14,6 @@ import pytest
 from tools.size import (
     BUDGETS,
     PACKAGE,
-    ROOMS_OF_CONSTANTS,
     ROOT,
     TOKENS_OF_TESTS,
     constants,
@@ -136,12 +135,19 @@ def test_only_tests_import_tests(folder: str) -> None:
     assert [each for each in lines if re.match(r"\s*(from|import) tests\b", each[1])] == []
 
 
-def test_the_numbers_of_judging_stand_in_one_table() -> None:
+def test_a_number_that_one_module_uses_stands_beside_its_rule() -> None:
+    """judge/constants.py has those that several modules of judging decide by."""
+    shared = PACKAGE / "judge" / "constants.py"
+    users: dict[str, set[str]] = {name: set() for name, _ in constants(shared)}
+    for module, file in modules():
+        for name in set(names_in(ast.parse(file.read_text()))) & users.keys() if file != shared else ():
+            users[name].add(module)
+    statements = [node for node in ast.parse(shared.read_text()).body if isinstance(node, ast.Assign)]
+    needed = {name for node in statements for name in names_in(node.value)}
     assert [
-        f"{name}: {constant}"
-        for name, file in modules()
-        if name.partition(".")[0] in ROOMS_OF_CONSTANTS and name != "judge.constants"
-        for constant, _ in constants(file)
+        sorted(names)
+        for names in (set(names_in(node.targets[0])) for node in statements)
+        if names <= users.keys() and not names & needed and len(set[str]().union(*(users[name] for name in names))) < 2
     ] == []
 
 

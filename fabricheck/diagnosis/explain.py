@@ -21,8 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.judge.constants import DOUBT, MOST, MOST_FOR_ONE, MOST_OF_METRIC, MOST_STEPS, RESOLUTION, SETTLED
+from fabricheck.judge.constants import DOUBT, MOST, MOST_OF_METRIC, MOST_STEPS, RESOLUTION, SETTLED
 from fabricheck.records.component import Component, Kind
+
+#: So many components may together be what looked like one. Chosen.
+MOST_FOR_ONE = 3
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

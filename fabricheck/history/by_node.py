@@ -21,18 +21,11 @@ from scipy.special import fdtrc
 
 from fabricheck.history.robust import centre_and_spread, prediction_factor
 from fabricheck.history.series import KEY, nodes_crossed
-from fabricheck.judge.constants import (
-    CUT,
-    FEWEST,
-    FEWEST_FOR_MIDDLE,
-    MOST,
-    MOST_NODES_OF_PAIRS,
-    MOST_STEPS,
-    RARELY,
-    RESOLUTION,
-    SETTLED,
-)
+from fabricheck.judge.constants import CUT, FEWEST, FEWEST_FOR_MIDDLE, MOST, MOST_STEPS, RARELY, RESOLUTION, SETTLED
 from fabricheck.records.component import short_host
+
+#: Least squares of more nodes than these take minutes for a few metrics.
+MOST_NODES_OF_PAIRS = 1000
 
 Floats = npt.NDArray[np.float64]
 

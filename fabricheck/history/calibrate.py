@@ -21,20 +21,18 @@ from fabricheck.history.series import KEY, MetricKey, by_start, check_history, m
 from fabricheck.history.tails import deviations_of, joined_tail
 from fabricheck.history.together import Strays, together_of_rows
 from fabricheck.history.waiting import steps
-from fabricheck.judge.constants import (
-    ALONE,
-    FALSE_ALARM,
-    FALSE_ALARMS,
-    FEWEST,
-    MANY_METRICS,
-    MOST_METRICS,
-    OF_MEDIAN,
-    RESOLUTION,
-)
+from fabricheck.judge.constants import FALSE_ALARM, FALSE_ALARMS, FEWEST, OF_MEDIAN, RESOLUTION
 from fabricheck.judge.parts import Together
 from fabricheck.records.case import LAUNCHED_ONCE
 from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.topology.network import fold
+
+#: The share of FALSE_ALARMS that is for metrics alone; the rest is for those of a part together. Chosen.
+ALONE = 0.75
+#: For how many metrics at least the false alarms of a session are counted, as everywhere in docs/how-we-know.md.
+MANY_METRICS = 1000
+#: More make a file that is not read again (`yamlfile`), and that ReFrame takes minutes for.
+MOST_METRICS = 15_000
 
 # A bound that lets half the goodput or twice the latency pass, as a logarithm.
 _WIDEST_REACH = math.log(2)

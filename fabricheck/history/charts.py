@@ -16,7 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr
 
-from fabricheck.judge.constants import BEFORE, CLIP, EXPONENTS, FALSE_ALARMS_OF_STREAK, MOST_OF_RATE, STEP, TAIL_FREEDOM
+from fabricheck.judge.constants import BEFORE, CLIP, EXPONENTS, STEP, TAIL_FREEDOM
+
+#: How often a streak of healthy sessions is an alert; with CHARTS less than one in 30,000, a month of 1,000 metrics.
+FALSE_ALARMS_OF_STREAK = 1 / 80_000
+#: C of normal noise, noise with 0.2% to 15% of dips and with a second mode of 7% to 30% lies between 0.03 and 0.28, by
+#: the chain of Brook and Evans (Biometrika 59, 1972; tests/history/test_charts.py).
+MOST_OF_RATE = 0.28
 
 Floats = npt.NDArray[np.float64]
 

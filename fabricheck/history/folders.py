@@ -31,8 +31,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import FORMAT, MIB
+from fabricheck.judge.constants import FORMAT
 from fabricheck.trust import require_trusted_by_root
+
+#: A mebibyte, which is read or written at once.
+MIB = 1 << 20
 
 MARKER = "fabricheck-store.json"
 SUMS = "SHA256SUMS"

@@ -23,11 +23,15 @@ from fabricheck.history.software_of_metrics import (
     software_crossed,
     what_to_try,
 )
-from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, CUT, DOUBT, NEAR, SEEN, WEEK
+from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, CUT, DOUBT, SEEN, WEEK
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.verdict import Verdict
+
+#: A change can be found in a session so much before or after its own: of a loss of three spreads or more, a session is
+#: taken for one of the other side in 1 of 15, and two in a row in 1 of 200.
+NEAR = 2
 
 Ints = npt.NDArray[np.int64]
 

@@ -22,19 +22,22 @@ import numpy.typing as npt
 
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.rows import by_rows, sample_of, shares_of
-from fabricheck.judge.constants import (
-    CORRELATED,
-    CUT,
-    ENOUGH,
-    FEWEST,
-    FEWEST_OF_LEVELS,
-    LEAST_SPREAD,
-    PRIOR_METRICS,
-    STANDS,
-    SURE,
-    WANDERS,
-    YEAR,
-)
+from fabricheck.judge.constants import CUT, ENOUGH, FEWEST, LEAST_SPREAD, PRIOR_METRICS, YEAR
+
+#: So many metrics tell between them what their levels do. Chosen by losses found in simulated histories of nodes
+#: (tests/history/test_node_effects.py).
+FEWEST_OF_LEVELS = 64
+#: What keeps less of its distance than this stands, as most metrics do: it would explain 1 in 400 of the variance.
+STANDS = 0.05
+#: Only a level that comes back this surely is taken to: to follow costs less than to take for a loss what a level does;
+#: one of few metrics is taken to go about only where that is as sure. Chosen.
+SURE = 0.9
+#: A level wanders where sessions to come vary by so many times the variance of those that were seen
+#: (`benchmarks.calibration --levels`). Chosen.
+WANDERS = 3.0
+#: More than twelve independent metrics of twenty sessions show by chance (three standard errors): neighbouring sessions
+#: are correlated.
+CORRELATED = 0.2
 
 Floats = npt.NDArray[np.float64]
 

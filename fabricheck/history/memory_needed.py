@@ -6,7 +6,12 @@ import re
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import OF_A_PROCESS, OF_A_VALUE, OF_TWO_SESSIONS, YEAR
+from fabricheck.judge.constants import YEAR
+
+#: What compare, calibrate and watch took for each value of a history, in bytes, at most (`python -m benchmarks.scale
+#: --history`, docs/results/simulated); for eight sessions of few values; and for each two sessions of a year: more than
+#: the 0.37 GB of 100 metrics in `compare`. Calibrate had 76 matrices of them, in four copies, and has none now.
+OF_A_VALUE, OF_A_PROCESS, OF_TWO_SESSIONS = 1900, 220_000_000, 76 * 8 * 4
 
 _FACTS = Path("/proc/meminfo")
 

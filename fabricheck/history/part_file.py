@@ -15,7 +15,6 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from fabricheck.errors import UserError
 from fabricheck.history.robust import centre_and_spread
-from fabricheck.judge.constants import MEMORY_SLACK
 from fabricheck.judge.part_values import Part, RunContext, is_comparable, links_on_the_way, load_part
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.records.metrics import UNITS, Metric, metrics_of
@@ -25,6 +24,9 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.units import format_size
 from fabricheck.yamlfile import on_one_line, round_trip_yaml
+
+#: Names of GPUs of one model may end in a form factor; memory is what is left of it for users.
+MEMORY_SLACK = 0.06
 
 
 def part_text(path: Path, runs: Iterable[tuple[Run, Topology]], name: str, source: CommentedMap) -> str:

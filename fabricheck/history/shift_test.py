@@ -21,13 +21,15 @@ from fabricheck.judge.constants import (
     AT_ONCE,
     CONFIDENCE,
     CUT_OF_SIDE,
-    DRAWS,
     ENOUGH,
     FALSE_ALARM,
     FEWEST_FOR_MIDDLE,
     LEAST_SPREAD,
 )
 from fabricheck.judge.spread import Moderated, Prior, moderate
+
+#: Orders of the residuals that are drawn for all metrics together.
+DRAWS = 20_000
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -19,9 +19,12 @@ from fabricheck.diagnosis.explain import Row, explain, known_noise
 from fabricheck.history.incidents import Alert, Incident, incident_of
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import Series, components_of_keys, number_names
-from fabricheck.judge.constants import FEWEST, LEAST_LOSS, MOST, OF_DEVIATION, RARELY, RESOLUTION, SLOW_SESSIONS
+from fabricheck.judge.constants import FEWEST, LEAST_LOSS, MOST, OF_DEVIATION, RARELY, RESOLUTION
 from fabricheck.judge.outliers import CrossedParts, Outlier, outliers
 from fabricheck.records.component import Component, only_node
+
+#: The last sessions in which a node has to be slow: one can have a hiccup.
+SLOW_SESSIONS = 2
 
 Floats = npt.NDArray[np.float64]
 

@@ -17,24 +17,19 @@ from fabricheck.history.levels import errors_of, level_of, levels_of
 from fabricheck.history.peaks import upper_tail
 from fabricheck.history.robust import centre_and_spread, normal_score
 from fabricheck.history.rows import Arrays, by_rows, sample_of
-from fabricheck.judge.constants import (
-    CLIP,
-    CUT,
-    ENOUGH,
-    FEWEST,
-    FEWEST_FOR_JUMP,
-    FIRST_ERRORS,
-    FIT_EVERY,
-    FIT_GROWN,
-    JUMP_MARGIN,
-    JUMP_SESSIONS,
-    LEAST_JUMP,
-    LEAST_OF_WATCHED,
-    MOST_STEPS,
-    OUTER,
-    SETTLED_SESSIONS,
-    YEAR,
-)
+from fabricheck.judge.constants import CLIP, CUT, ENOUGH, FEWEST, MOST_STEPS, SETTLED_SESSIONS, YEAR
+
+#: One session alone is an alert where it is as far out as healthy sessions of all metrics together are once in so many,
+#: and half as far again, for what that is told from may be few; and never below so many spreads. Chosen.
+JUMP_SESSIONS, JUMP_MARGIN, LEAST_JUMP, FEWEST_FOR_JUMP = 300_000, 1.5, 10.0, 1000
+#: Metrics that `watch` follows and that vary less (a clock's resolution) are taken to vary by this. Relative. Chosen.
+LEAST_OF_WATCHED = 0.0002
+#: A baseline, which changes slowly, is fitted again after so many sessions, or once it has grown by this share. Chosen.
+FIT_EVERY, FIT_GROWN = 5, 0.1
+#: The first errors are of a level that nobody knows yet. Chosen.
+FIRST_ERRORS = 5
+#: What at least so many of the metrics do is what all do. Chosen.
+OUTER = 0.35
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fabricheck.judge.constants import PROGRESS_S
 from fabricheck.units import time_left
+
+#: Seconds after which work on a history says how far it is, and again. Chosen.
+PROGRESS_S = 10.0
 
 Item = TypeVar("Item")
 

@@ -12,7 +12,6 @@ from functools import cached_property
 
 import numpy as np
 
-from fabricheck.judge.constants import PARTS_OF_LOAD
 from fabricheck.judge.evidence import Evidence, evidence_of_events, nodes_of
 from fabricheck.judge.evidence_of_gpus import evidence_under_load
 from fabricheck.judge.policy import Policy
@@ -30,6 +29,9 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.placement import gpu_component, gpu_of_ranks
 from fabricheck.units import plural
+
+#: A load that drifts is slower in the last of so many parts than in the first. Chosen.
+PARTS_OF_LOAD = 4
 
 
 def first_windows(metric: Metric, run: Run, policy: Policy) -> Yardstick | None:

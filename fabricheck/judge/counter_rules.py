@@ -10,9 +10,11 @@ import fnmatch
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fabricheck.judge.constants import MOST_THROTTLED
 from fabricheck.records.verdict import Verdict
 from fabricheck.units import few
+
+#: Share of a test: a GPU that stood still for a second in a minute has lost less than any bound.
+MOST_THROTTLED = 1 / 60
 
 #: By how much each counter of a part rose during the test.
 Rises = Mapping[str, int]

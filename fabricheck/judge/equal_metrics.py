@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import ENOUGH, FEWEST_ITERATIONS, OF_DEVIATION
+from fabricheck.judge.constants import ENOUGH, OF_DEVIATION
 from fabricheck.judge.outliers import CrossedParts
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.verdicts import RunJudgement
@@ -35,6 +35,9 @@ from fabricheck.topology.nic import nic_of
 from fabricheck.topology.orbits import orbit
 from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks, nics_of_lone_ranks
 from fabricheck.units import format_size
+
+#: Fewer iterations do not tell how much a series varies. Chosen.
+FEWEST_ITERATIONS = 5
 
 _Round = tuple[str, int, int]
 

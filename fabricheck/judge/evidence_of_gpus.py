@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fabricheck.judge.constants import LEAST_BUSY, LEAST_OF_CONTEXT
 from fabricheck.judge.counter_rules import (
     GPU_COUNTERS,
     LINK_COUNTERS,
@@ -22,6 +21,9 @@ from fabricheck.judge.evidence import MPS, Evidence, NodeReport
 from fabricheck.records.node_state import GpuState
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
+
+#: A GPU is busy from so many percent on; a context of CUDA takes at least so much of its memory.
+LEAST_BUSY, LEAST_OF_CONTEXT = 5, 100_000_000
 
 # The links that NVML numbers; NVLink-C2C, to a GPU's own CPU, is none of them.
 _NVLINK = re.compile(r"NVLink ?\d")

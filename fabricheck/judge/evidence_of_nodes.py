@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from fabricheck.extras import parse_cores
-from fabricheck.judge.constants import CLOCK_S, LITTLE_MEMORY
 from fabricheck.judge.evidence import Evidence, NodeReport
 from fabricheck.records.component import short_host
 from fabricheck.records.node_state import GpuState, NodeState
@@ -20,6 +19,11 @@ from fabricheck.topology.model import Topology
 from fabricheck.topology.network import fold
 from fabricheck.topology.transport_paths import by_rdma
 from fabricheck.units import FEW, few
+
+#: A node has little memory left where less of it is free. Chosen.
+LITTLE_MEMORY = 0.1
+#: A launcher starts all nodes within its own time-out (fabricheck.rfm.command_line); larger differences are of clocks.
+CLOCK_S = 60.0
 
 # What makes copies and libraries slower or chooses their way, whoever set it.
 _CHANGES = re.compile(r"(NCCL|RCCL)_.*|(CUDA|HIP)_LAUNCH_BLOCKING|CUDA_MPS_ACTIVE_THREAD_PERCENTAGE|LD_PRELOAD")

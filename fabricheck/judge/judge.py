@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fabricheck.judge.constants import LARGE_TO_LINKS
 from fabricheck.judge.policy import LatencyRule, Policy
 from fabricheck.judge.statistics import fewest_for_interval, median_interval
 from fabricheck.judge.verdicts import RunJudgement
@@ -19,6 +18,10 @@ from fabricheck.records.operations import COLLECTIVES
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.units import apart, few
+
+#: From here on links decide; below libraries change protocols: NCCL was 31% and 42% below its curve at 16 MiB (over 8
+#: A100 and over 2 nodes of 8 H100: benchmarks/published_values.csv).
+LARGE_TO_LINKS = 64 << 20
 
 
 def strongest(yardsticks: Iterable[Yardstick]) -> Yardstick | None:

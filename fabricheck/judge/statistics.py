@@ -9,7 +9,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.judge.constants import BATCHES, CONFIDENCE, CORRELATION_TIMES, FEWEST, WIDTH_OF_TRIMMED
+from fabricheck.judge.constants import BATCHES, CONFIDENCE, FEWEST
+
+#: What 8 normal values without their ends need so that an interval of 99.9% covers that much; more values need less.
+WIDTH_OF_TRIMMED = 1.11
+#: A batch outlasts what neighbours have in common, as so many correlation times do (Sokal, Monte Carlo Methods in
+#: Statistical Mechanics, 1997, section 3).
+CORRELATION_TIMES = 5
 
 
 def median_interval(

@@ -10,13 +10,13 @@ from scipy.special import bdtrc
 from benchmarks.calibration import KINDS, bounds, runs_of
 from benchmarks.noise import autocorrelated
 from fabricheck.errors import UserError
-from fabricheck.history.calibrate import Calibration, calibrate
+from fabricheck.history.calibrate import ALONE, MANY_METRICS, Calibration, calibrate
 from fabricheck.history.levels import persistence_of
 from fabricheck.history.references_file import diff, updated_text, write
 from fabricheck.history.robust import centre_and_spread, normal_score, prediction_factor
 from fabricheck.history.tails import Floats, Tail, deviations_of, joined_tail
 from fabricheck.history.text import calibration_lines
-from fabricheck.judge.constants import ALONE, FALSE_ALARMS, FEWEST, MANY_METRICS, VOTED
+from fabricheck.judge.constants import FALSE_ALARMS, FEWEST, VOTED
 from fabricheck.judge.references import load_references
 from fabricheck.session import launches
 from tests.support.histories import NOW, SYSTEM, Made, history, normal

@@ -11,9 +11,8 @@ import pytest
 
 from fabricheck.history.calibrate import calibrate
 from fabricheck.history.compare import compare
-from fabricheck.history.waiting import listening, steps
+from fabricheck.history.waiting import PROGRESS_S, listening, steps
 from fabricheck.history.watch import watch
-from fabricheck.judge.constants import PROGRESS_S
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
 
 

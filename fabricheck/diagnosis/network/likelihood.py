@@ -22,10 +22,11 @@ from fabricheck.judge.constants import (
     MOST_AT_ONCE,
     MOST_STEPS,
     OF_DEVIATION,
-    OUTLIERS,
-    RANGE,
     RESOLUTION,
 )
+
+#: So many readings are anything at all, evenly over a range of logarithms.
+OUTLIERS, RANGE = 0.05, 2.0
 
 OUTLIER_DENSITY = OUTLIERS * math.sqrt(2 * math.pi) / RANGE
 

@@ -19,7 +19,7 @@ from fabricheck.diagnosis.network.localize import Localization, SlowGroup, locat
 from fabricheck.diagnosis.network.results import OPERATION, Rounds, operation_of, pairs_again, pairs_of, places_of
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray, Ways, design
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import FEWEST_FOR_MIDDLE, MOST_PORTS, QUANTILE, RESOLUTION
+from fabricheck.judge.constants import FEWEST_FOR_MIDDLE, RESOLUTION
 from fabricheck.judge.policy import Policy
 from fabricheck.records.component import Component, either
 from fabricheck.records.finding import Finding
@@ -31,6 +31,11 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network, node_of
 from fabricheck.units import plural
+
+#: Of the times of a pair: processors and other traffic add to them, and take nothing away.
+QUANTILE = 25
+#: All pairs of more ports would need gigabytes; a screen of so many measures few of each switch.
+MOST_PORTS = 4096
 
 
 def find_swapped(run: Run, topology: Topology, error: float) -> Iterator[Finding]:
