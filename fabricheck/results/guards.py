@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -21,44 +22,48 @@ from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.results.proof_logs import facts_of_remarks, normal_path, reasons_of
 
 
-def require(
-    run: Run,
-    *,
-    transport: str,
-    backend: str,
-    ranks: int,
-    nodes: int,
-    devices: bool,
-    exit_code: int,
-    operations: Collection[str],
-    environment: Mapping[str, str | None] | None = None,
-    mpi_library: str | None = None,
-    plan: Mapping[str, str] | None = None,
-    paths_forbidden: Collection[str] = (),
-    paths_required: Collection[str] = (),
-    described: str = "",
-    interfaces: Collection[str] = (),
-    nics: Collection[str] = (),
-    verified: bool = True,
-) -> tuple[Finding, ...]:
-    """What keeps `run` from being the run that was requested; an empty tuple where nothing does.
+@dataclass(frozen=True)
+class Requested:
+    """What a run was to be: `ranks` and `nodes` are how many, `devices` whether each rank must have driven one,
+    `exit_code` the program's exit status, `operations` exactly those that were to be measured.
 
-    `ranks` and `nodes` are how many, `devices` whether each rank must have driven one, `exit_code` the program's exit
-    status, `operations` exactly those that were to be measured. `environment` must have been in effect on all ranks
-    (`None`: must have been unset there). `mpi_library` is the name of the MPI library, where it is known. `plan`: what
-    its fields of these names must say, such as `host_memory`. `paths_forbidden` and `paths_required` are regular
-    expressions, searched for in the paths that the libraries reported (`NET/Socket`): any match of a forbidden one and
-    a required one without a match are INVALID, and so is a library that reported nothing where something is required;
-    `described`: the path that the site's files ask for, in their words. `interfaces`: the network interfaces over which
-    the data of several nodes may go; where none are named, `nics` are those of the topology, and what other networks
-    carried counts where it is a share of what the run itself moved. `verified`: the data must have been checked.
+    `environment` must have been in effect on all ranks (`None`: must have been unset there). `mpi_library` is the name
+    of the MPI library, where it is known. `plan`: what its fields of these names must say, such as `host_memory`.
+    `paths_forbidden` and `paths_required` are regular expressions, searched for in the paths that the libraries
+    reported (`NET/Socket`): any match of a forbidden one and a required one without a match are INVALID, and so is a
+    library that reported nothing where something is required; `described`: the path that the site's files ask for, in
+    their words. `interfaces`: the network interfaces over which the data of several nodes may go; where none are named,
+    `nics` are those of the topology, and what other networks carried counts where it is a share of what the run itself
+    moved. `verified`: the data must have been checked.
+    """
+
+    transport: str
+    backend: str
+    ranks: int
+    nodes: int
+    devices: bool
+    exit_code: int
+    operations: Collection[str]
+    environment: Mapping[str, str | None] = field(default_factory=dict)
+    mpi_library: str | None = None
+    plan: Mapping[str, str] = field(default_factory=dict)
+    paths_forbidden: Collection[str] = ()
+    paths_required: Collection[str] = ()
+    described: str = ""
+    interfaces: Collection[str] = ()
+    nics: Collection[str] = ()
+    verified: bool = True
+
+
+def require(run: Run, asked: Requested) -> tuple[Finding, ...]:
+    """What keeps `run` from being the run that was requested; an empty tuple where nothing does.
 
     Raises UserError for a regular expression that is not one.
     """
-    forbidden, required = compile_patterns(paths_forbidden), compile_patterns(paths_required)
+    forbidden, required = compile_patterns(asked.paths_forbidden), compile_patterns(asked.paths_required)
     problems: list[Finding] = []
-    if exit_code != 0:
-        text = f"the benchmark ended with exit status {exit_code}; see its error output"
+    if asked.exit_code != 0:
+        text = f"the benchmark ended with exit status {asked.exit_code}; see its error output"
         problems.append(Finding("benchmark-failed", Verdict.INCOMPLETE, f"{run.path}: {text}"))
     if _ended_early(run):
         return tuple(problems)
@@ -67,11 +72,11 @@ def require(
         problems.append(Finding("result-damaged", Verdict.INVALID, f"{run.path}:1: {text}"))
         return tuple(problems)
     mistakes: list[tuple[str, Iterable[str]]] = [
-        ("wrong-ranks", _place_mistakes(run, ranks, nodes, devices)),
-        ("wrong-plan", _plan_mistakes(run.header, transport, backend, operations, verified)),
-        ("wrong-library", _library_mistakes(run.header, mpi_library)),
-        ("setting-not-in-effect", _environment_mistakes(run.header, environment or {})),
-        ("wrong-plan", _setting_mistakes(run.header["plan"], plan or {})),
+        ("wrong-ranks", _place_mistakes(run, asked.ranks, asked.nodes, asked.devices)),
+        ("wrong-plan", _plan_mistakes(run.header, asked.transport, asked.backend, asked.operations, asked.verified)),
+        ("wrong-library", _library_mistakes(run.header, asked.mpi_library)),
+        ("setting-not-in-effect", _environment_mistakes(run.header, asked.environment)),
+        ("wrong-plan", _setting_mistakes(run.header["plan"], asked.plan)),
     ]
     problems += [_mistake(code, f"{run.path}:1: {message}") for code, found in mistakes for message in found]
     mistakes = []
@@ -82,9 +87,13 @@ def require(
             variables = {name: value for name, value in variables.items() if name.startswith("FI_")}
         proof["facts"] = {**variables, **facts_of_remarks(proof), **proof.get("facts", {})}
         code = "path-forbidden" if proof["evidence"] is not None else "path-unproven"
-        mistakes = [(code, path_mistakes(proof, forbidden, required, described, _where(run)))]
+        mistakes = [(code, path_mistakes(proof, forbidden, required, asked.described, _where(run)))]
         sent = run.footer["proof"].get("interfaces", {})
-        stray = _interface_mistakes(sent, interfaces) if interfaces else _management_mistakes(run, sent, nics)
+        stray = (
+            _interface_mistakes(sent, asked.interfaces)
+            if asked.interfaces
+            else _management_mistakes(run, sent, asked.nics)
+        )
         mistakes.append(("wrong-network", stray))
     elif required:
         # The run did not reach its end, which is not another measurement.

@@ -22,7 +22,7 @@ from fabricheck.records.operations import ONE_PATH
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.guards import least_sent, require, require_fresh
+from fabricheck.results.guards import Requested, least_sent, require, require_fresh
 from fabricheck.rfm.bounds import attributes_of
 from fabricheck.rfm.job_end import (
     EXIT_STATUS,
@@ -59,8 +59,7 @@ def read_guarded(
     extras = test.current_environ.extras
     if test.transport == "mpi" and is_over_nodes:
         run = with_logs(run, test.output() + test.errors())
-    problems = require(
-        run,
+    asked = Requested(
         transport=test.transport,
         backend=test.backend,
         ranks=test.num_tasks,
@@ -78,6 +77,7 @@ def read_guarded(
         nics=nics_of(test.current_partition.fullname) if over_network else [],
         verified=test.verified,
     )
+    problems = require(run, asked)
     told = (*test.away, *words_of_job(test, run, status, test.errors()), *run.problems, *problems)
     said = test.output() if file.parent.samefile(test.stagedir) else ""  # other launches of the job are --quiet
     return replace(run, problems=(*told, *require_fresh(run, not_before=test.started, output=said)))

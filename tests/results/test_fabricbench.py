@@ -19,7 +19,7 @@ from fabricheck.records.pair_rule import PairRule
 from fabricheck.records.run import Groups
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.guards import require
+from fabricheck.results.guards import Requested, require
 from tests.session.test_damaged import places
 from tests.support.effort import effort
 from tests.support.result_files import CUDA, HOST, PATTERNS, Line, changed, lines_of, said, settle, verdicts
@@ -67,7 +67,10 @@ def test_a_processor_in_the_place_of_gpus_is_no_gpu(tmp_path: Path) -> None:
     assert [each.device for each in run.ranks] == [None] * 4 and not run.on_gpus
     operations, transport = run.header["plan"]["operations"], run.header["transport"]
     found = require(
-        run, transport=transport, backend="sycl", ranks=4, nodes=1, devices=True, exit_code=0, operations=operations
+        run,
+        Requested(
+            transport=transport, backend="sycl", ranks=4, nodes=1, devices=True, exit_code=0, operations=operations
+        ),
     )
     assert any("used no device" in each.message for each in found)
 

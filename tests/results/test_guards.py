@@ -13,6 +13,7 @@ from fabricheck.records.run import Run, list_ranks
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import (
+    Requested,
     _management_mistakes,
     least_sent,
     require,
@@ -53,7 +54,7 @@ def cuda_run(tmp_path: Path, **footer: Any) -> Run:
 
 
 def test_the_run_that_was_asked_for_has_no_problem() -> None:
-    assert require(read_run(CUDA), **ASKED) == ()
+    assert require(read_run(CUDA), Requested(**ASKED)) == ()
 
 
 @pytest.mark.parametrize(
@@ -77,18 +78,18 @@ def test_the_run_that_was_asked_for_has_no_problem() -> None:
     ],
 )
 def test_something_else_than_asked_for_is_found(asked: dict[str, Any], code: str) -> None:
-    (problem,) = require(read_run(CUDA), **(ASKED | asked))
+    (problem,) = require(read_run(CUDA), Requested(**(ASKED | asked)))
     assert (problem.verdict, problem.code) == (Verdict.INVALID, code)
 
 
 @pytest.mark.parametrize("asked", [{"mpi_library": "Open MPI"}, {"plan": {"datatype": "float32"}}])
 def test_library_and_plan_are_those_of_the_check(asked: dict[str, Any]) -> None:
-    assert require(read_run(CUDA), **(ASKED | asked)) == ()
+    assert require(read_run(CUDA), Requested(**(ASKED | asked))) == ()
 
 
 @pytest.mark.parametrize("exit_code", [1, -9])
 def test_a_program_that_failed_left_a_part(exit_code: int) -> None:
-    (problem,) = require(read_run(CUDA), **(ASKED | {"exit_code": exit_code}))
+    (problem,) = require(read_run(CUDA), Requested(**(ASKED | {"exit_code": exit_code})))
     assert (problem.verdict, problem.code) == (Verdict.INCOMPLETE, "benchmark-failed")
 
 
@@ -99,7 +100,7 @@ def test_a_rank_without_the_tuning_is_named(tmp_path: Path) -> None:
         {"rank": 3, "name": "NCCL_NVLS_ENABLE", "value": "1"},
         {"rank": 1, "name": "SLURM_CPU_BIND", "value": "x"},
     ]
-    problems = require(read_run(write(tmp_path / "run.jsonl", lines)), **ASKED)
+    problems = require(read_run(write(tmp_path / "run.jsonl", lines)), Requested(**ASKED))
     assert "NCCL_NVLS_ENABLE was unset instead of '0' on ranks 2-3" in messages(problems)
     assert len(problems) == 1
 
@@ -110,7 +111,7 @@ def test_a_variable_that_only_rank_0_lacks(tmp_path: Path) -> None:
     lines[0]["environment_differences"] = [
         {"rank": rank, "name": "NCCL_NVLS_ENABLE", "value": "0"} for rank in (1, 2, 3)
     ]
-    problems = require(read_run(write(tmp_path / "run.jsonl", lines)), **ASKED)
+    problems = require(read_run(write(tmp_path / "run.jsonl", lines)), Requested(**ASKED))
     assert "was unset instead of '0' on ranks 0:" in messages(problems)
 
 
@@ -123,7 +124,7 @@ def test_a_path_that_not_all_nodes_took_is_told_with_its_ranks(tmp_path: Path) -
     lines[-1]["proof"] |= {"paths": paths, "only": {"NET/Socket/0": [1, 2, 3], "NET/IB/0/GDRDMA": [0]}}
     run = read_run(write(tmp_path / "run.jsonl", lines))
     asked = ASKED | {"nodes": 2, "paths_required": []}
-    (message,) = (each.message for each in require(run, **asked))
+    (message,) = (each.message for each in require(run, Requested(**asked)))
     gpus = [f"GPU {each.device.index} at {each.device.bus_id}" for each in run.ranks if each.device]
     told = f"the data took NET/Socket/0 on nid002, {gpus[1]}, {gpus[2]}, 1 more, which this check forbids"
     assert message == f"{run.path}: {told}: a fall-back"
@@ -144,7 +145,7 @@ def test_a_gpu_whose_data_libfabric_stages_is_named(tmp_path: Path) -> None:
     run = read_run(write(tmp_path / "run.jsonl", lines))
     wanted = nic_paths(find_topology("alps", ROOT / "site_configs"))
     more = {"paths_required": wanted.required, "paths_forbidden": wanted.forbidden, "described": wanted.described}
-    (problem,) = require(run, **(ASKED | {"transport": "fabric", "nodes": 2, "environment": {}} | more))
+    (problem,) = require(run, Requested(**(ASKED | {"transport": "fabric", "nodes": 2, "environment": {}} | more)))
     assert problem.code == "path-forbidden"
     gpu = run.ranks[2].device
     assert gpu is not None
@@ -154,18 +155,18 @@ def test_a_gpu_whose_data_libfabric_stages_is_named(tmp_path: Path) -> None:
 
 def test_no_evidence_is_invalid_only_where_a_path_is_required(tmp_path: Path) -> None:
     run = cuda_run(tmp_path, proof={"paths": {}, "evidence": None})
-    assert "no library reported the path of the data" in messages(require(run, **ASKED))
-    assert require(run, **(ASKED | {"paths_required": []})) == ()
+    assert "no library reported the path of the data" in messages(require(run, Requested(**ASKED)))
+    assert require(run, Requested(**(ASKED | {"paths_required": []}))) == ()
 
 
 def test_no_footer_proves_nothing(tmp_path: Path) -> None:
     run = read_run(write(tmp_path / "run.jsonl", lines_of(CUDA)[:-1]))
-    assert "the path of the data is not proven" in messages(require(run, **ASKED))
+    assert "the path of the data is not proven" in messages(require(run, Requested(**ASKED)))
 
 
 def test_a_run_without_a_valid_header_is_not_the_right_one(tmp_path: Path) -> None:
     run = read_run(write(tmp_path / "run.jsonl", lines_of(CUDA)[1:]))
-    problems = require(run, **(ASKED | {"exit_code": 1}))
+    problems = require(run, Requested(**(ASKED | {"exit_code": 1})))
     assert [(problem.verdict, problem.code) for problem in problems] == [
         (Verdict.INCOMPLETE, "benchmark-failed"),
         (Verdict.INVALID, "result-damaged"),
@@ -182,8 +183,8 @@ def test_ranks_without_a_device_are_named() -> None:
         "exit_code": 0,
         "operations": OF_HOST,
     }
-    assert require(run, **asked, devices=False) == ()
-    (problem,) = require(run, **asked, devices=True)
+    assert require(run, Requested(**asked, devices=False)) == ()
+    (problem,) = require(run, Requested(**asked, devices=True))
     assert (problem.verdict, problem.message) == (Verdict.INVALID, f"{HOST}:1: ranks 0-1 used no device")
 
 
@@ -203,7 +204,7 @@ def test_data_that_took_another_network_are_invalid(
     tmp_path: Path, sent: dict[str, dict[str, int]], allowed: list[str], wrong: int
 ) -> None:
     run = cuda_run(tmp_path, proof={"paths": {"P2P/CUMEM": 24}, "evidence": "NCCL_DEBUG", "interfaces": sent})
-    problems = require(run, **ASKED, interfaces=allowed)
+    problems = require(run, Requested(**ASKED, interfaces=allowed))
     assert [(problem.verdict, problem.code) for problem in problems] == [(Verdict.INVALID, "wrong-network")] * wrong
 
 
@@ -214,13 +215,13 @@ def test_data_have_to_be_verified_unless_the_check_says_so(tmp_path: Path) -> No
         line["wrong_bytes"] = -1
     run = read_run(write(tmp_path / "run.jsonl", lines))
     assert run.problems == ()
-    assert "the data were not verified" in messages(require(run, **ASKED))
-    assert require(run, **ASKED, verified=False) == ()
+    assert "the data were not verified" in messages(require(run, Requested(**ASKED)))
+    assert require(run, Requested(**ASKED, verified=False)) == ()
 
 
 def test_a_bad_pattern_is_the_users_mistake() -> None:
     with pytest.raises(UserError, match="not a regular expression"):
-        require(read_run(CUDA), **(ASKED | {"paths_forbidden": ["("]}))
+        require(read_run(CUDA), Requested(**(ASKED | {"paths_forbidden": ["("]})))
 
 
 def test_a_stale_file_is_found() -> None:
@@ -307,7 +308,7 @@ def test_ranks_are_listed_in_their_order(ranks: list[int], text: str) -> None:
 def test_every_message_is_one_line(tmp_path: Path) -> None:
     lines: list[Line] = copy.deepcopy(lines_of(CUDA))
     lines[0]["ranks"][0]["host"] = "two\nlines"
-    for problem in require(read_run(write(tmp_path / "run.jsonl", lines)), **ASKED):
+    for problem in require(read_run(write(tmp_path / "run.jsonl", lines)), Requested(**ASKED)):
         assert problem.message.splitlines() == [problem.message]
 
 

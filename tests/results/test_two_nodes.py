@@ -7,15 +7,14 @@ import pytest
 from fabricheck.records.operations import COLLECTIVES
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.guards import require
+from fabricheck.results.guards import Requested, require
 from fabricheck.topology.transport_paths import Paths, ccl_paths
 from tests.support.nodes import system
 from tests.support.result_files import DATA
 
 
 def verdicts(paths: Paths) -> tuple[tuple[Verdict, str], ...]:
-    problems = require(
-        read_run(DATA / "two_nodes_nccl_collectives.jsonl"),
+    asked = Requested(
         transport="ccl",
         backend="cuda",
         ranks=2,
@@ -27,6 +26,7 @@ def verdicts(paths: Paths) -> tuple[tuple[Verdict, str], ...]:
         paths_required=paths.required,
         described=paths.described,
     )
+    problems = require(read_run(DATA / "two_nodes_nccl_collectives.jsonl"), asked)
     return tuple((each.verdict, each.message) for each in problems)
 
 
