@@ -42,10 +42,9 @@ def test_it_is_one_line(
     bomb: Path, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, site = tmp_path / "run", tmp_path / "site" / "site_configs" / "bad"
-    for folder, name in ((run, "reframe.json"), (site, "topology.yaml")):
-        folder.mkdir(parents=True)
-        (folder / name).symlink_to(bomb)
-    (run / "verdict.json").write_text("{}")
+    for file in (run / "reframe.json", run / "verdict.json", site / "topology.yaml"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.symlink_to(bomb)
     (site / "settings.py").write_text("site_configuration = {}")
     monkeypatch.setenv("FABRICHECK_SITES", str(tmp_path / "site"))
     monkeypatch.chdir(tmp_path)

@@ -338,13 +338,18 @@ class _Table:
         shared = np.bincount(self.column[explains & np.isin(self.row, rows)], minlength=len(self.columns))
         count = np.bincount(self.column[explains], minlength=len(self.columns))
         gains[[each for each in chosen if each != best]] = -np.inf
+        likely = [one for one in self.columns[best].components if self._odds(one) >= self.prior[best] - DOUBT]
+        # A part is one with the port of its link, whatever it does without.
+        links = [one for one in likely if one.kind is Kind.LINK and one.node == one.far_node]
+        ports = {(end.node, end.name) for link in links for end in link.ends}
         alike = np.flatnonzero(2 * shared > np.maximum(count, rows.size)).tolist()
         components = dict[Component, None]()
         for column in sorted(alike, key=lambda column: -gains[column]):
             # Evidence tells apart what the same rows cross.
             without = gains[column] - self.prior[column]
             for component in self.columns[column].components:
-                if without + self._odds(component) >= gains[best] - DOUBT:
+                doubt = 3 * DOUBT if (component.node, component.name) in ports else DOUBT
+                if without + self._odds(component) >= gains[best] - doubt:
                     components[component] = None
         loss = float(np.median(self.loss[rows])) if rows.size else 0.0
         return Explanation(tuple(components), tuple(rows.tolist()), loss, float(gains[best]))

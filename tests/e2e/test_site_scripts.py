@@ -150,7 +150,6 @@ def test_a_run_that_has_not_ended_is_not_disturbed(toy: ToySuite) -> None:
 def test_where_files_cannot_be_locked_it_is_measured_all_the_same(toy: ToySuite) -> None:
     job = nightly(toy, "toy", refused=(sys.executable, no_locks.__file__, "ENOLCK"))
     assert job.returncode == 0, job.stdout + job.stderr
-    assert f"cannot lock files below {toy.output} (No locks available)" in job.stderr
     assert len(history(toy.output / "store", system="toy")) == 2
     assert (toy.output / "latest-toy" / "report.html").exists()
     assert not [*toy.output.glob(".begun-*"), *toy.output.glob(".*.owner")]

@@ -181,7 +181,7 @@ def the_same_read_once() -> Iterator[None]:
                 stack.enter_context(mock.patch.object(module, name, wrapped[original]))
         stack.enter_context(mock.patch.object(mpi, "find_all", functools.cache(mpi.find_all)))  # starts each of them
         stack.enter_context(mock.patch.object(changes, "_revision", functools.cache(changes._revision)))  # by git
-        for name in ("_metrics_or_damage", "_height"):  # of a session in a store
+        for name in ("_content_or_damage", "_height"):  # of a session in a store
             stack.enter_context(mock.patch.object(reading, name, of_entry(getattr(reading, name))))
         stack.enter_context(mock.patch.object(reading, "ThreadPoolExecutor", InTurn))
         stack.enter_context(mock.patch.object(shift_test, "DRAWS", 500))  # of 20,000, the most of `compare`
