@@ -15,7 +15,7 @@ from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.in_rounds import company_in_rounds
 from fabricheck.topology.model import Topology
-from fabricheck.topology.of_metric import expectation
+from fabricheck.topology.of_metric import MeasuredSeries, expectation
 from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks, nics_of_ranks
 from fabricheck.topology.question import FLOOR_FRACTION
 
@@ -51,29 +51,31 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
         rule = policy.floor(run, samples)
         expected = expectation(
             topology,
-            operation=samples.operation,
-            implementation=samples.implementation,
-            transport=run.header["transport"],
-            schedule=samples.schedule,
-            devices=[gpus[each.rank] for each in members if each.device is not None],
-            nodes=len({each.host for each in members}),
-            ends=[ends[each.rank] for each in members] if ends else (),
-            beside=beside(samples),
-            bytes=samples.bytes,
-            quantity=quantity,
-            host_copy_gbps=run.header["host_copy_gbps"],
-            ranks=len(members),
-            oversubscribed=run.header["oversubscribed"],
-            host_memory=host_memory_of(run, samples),
-            buffers=run.header["plan"].get("buffers"),
-            floor_fraction=rule.fraction if rule is not None else FLOOR_FRACTION,
-            groups=samples.groups,
-            messages=[(place[a], place[b], *rest) for a, b, *rest in samples.messages],
-            places=[hosts.index(each.host) for each in members],
-            step_transports=run.header["plan"].get("step_transports") or (),
-            nics=[nics[each.rank] for each in members],
-            company=len(ranks) - len(members) if _has_company(samples) else 0,
-            without_switch=without_switch,
+            MeasuredSeries(
+                operation=samples.operation,
+                implementation=samples.implementation,
+                transport=run.header["transport"],
+                schedule=samples.schedule,
+                devices=[gpus[each.rank] for each in members if each.device is not None],
+                nodes=len({each.host for each in members}),
+                ends=[ends[each.rank] for each in members] if ends else (),
+                beside=beside(samples),
+                bytes=samples.bytes,
+                quantity=quantity,
+                host_copy_gbps=run.header["host_copy_gbps"],
+                ranks=len(members),
+                oversubscribed=run.header["oversubscribed"],
+                host_memory=host_memory_of(run, samples),
+                buffers=run.header["plan"].get("buffers"),
+                floor_fraction=rule.fraction if rule is not None else FLOOR_FRACTION,
+                groups=samples.groups,
+                messages=[(place[a], place[b], *rest) for a, b, *rest in samples.messages],
+                places=[hosts.index(each.host) for each in members],
+                step_transports=run.header["plan"].get("step_transports") or (),
+                nics=[nics[each.rank] for each in members],
+                company=len(ranks) - len(members) if _has_company(samples) else 0,
+                without_switch=without_switch,
+            ),
         )
         if rule is not None and quantity == "goodput":
             expected = replace(expected, source=f"{expected.source}; minimum: {rule.source}")

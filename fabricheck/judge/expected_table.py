@@ -17,7 +17,7 @@ from fabricheck.topology.hardware import least_payload
 from fabricheck.topology.memory import host_device_gbps, host_link_gbps
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.nic import alltoall_asymptotic_gbps, node_gbps
-from fabricheck.topology.of_metric import expectation
+from fabricheck.topology.of_metric import MeasuredSeries, expectation
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,17 @@ def _row(
 ) -> ExpectedRow:
     expected = expectation(
         topology,
-        operation=operation,
-        implementation="transfers" if operation in PAIRS else "library",
-        transport="ccl" if way == "direct" else way,
-        schedule="uncontended",
-        devices=devices,
-        nodes=1,
-        bytes=LARGE,
-        quantity="goodput",
-        host_copy_gbps=None,
+        MeasuredSeries(
+            operation=operation,
+            implementation="transfers" if operation in PAIRS else "library",
+            transport="ccl" if way == "direct" else way,
+            schedule="uncontended",
+            devices=devices,
+            nodes=1,
+            bytes=LARGE,
+            quantity="goodput",
+            host_copy_gbps=None,
+        ),
     )
     value, size = kept.get((operation, tuple(devices)), (None, None)) if way == "direct" else (None, None)
     gpus = [topology.gpu(index) for index in devices]

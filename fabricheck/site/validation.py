@@ -27,7 +27,7 @@ from fabricheck.records.metrics import MetricName, parse_metric_name
 from fabricheck.records.operations import SPARSE
 from fabricheck.suite import outside_roots, site_root
 from fabricheck.topology.model import Topology, load_topology, partition_files
-from fabricheck.topology.of_metric import TRANSPORTS, expectation
+from fabricheck.topology.of_metric import TRANSPORTS, MeasuredSeries, expectation
 from fabricheck.units import parse_rate
 
 _MOST_SERVICE_LEVEL = 15  # four bits
@@ -149,16 +149,18 @@ def _beyond(where: str, metric: MetricName, value: float, topology: Topology, tr
     limits = [
         expectation(
             topology,
-            operation=metric.operation,
-            implementation="library",
-            transport=one,
-            schedule=metric.schedule,
-            devices=[ordered[rank] for rank in ranks],
-            nodes=1,
-            bytes=metric.bytes,
-            quantity=metric.quantity,
-            host_copy_gbps=None,
-            groups=metric.groups,
+            MeasuredSeries(
+                operation=metric.operation,
+                implementation="library",
+                transport=one,
+                schedule=metric.schedule,
+                devices=[ordered[rank] for rank in ranks],
+                nodes=1,
+                bytes=metric.bytes,
+                quantity=metric.quantity,
+                host_copy_gbps=None,
+                groups=metric.groups,
+            ),
         ).ceiling
         for one in ((transport,) if transport else TRANSPORTS)
     ]

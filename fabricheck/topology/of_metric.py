@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from fabricheck.errors import UserError
@@ -46,35 +46,9 @@ TRANSPORTS: tuple[str, ...] = get_args(Transport)
 MARGIN = 1.05
 
 
-def expectation(
-    topology: Topology,
-    *,
-    operation: str,
-    implementation: str,
-    transport: str,
-    schedule: str,
-    devices: Sequence[str | int],
-    nodes: int,
-    ends: Sequence[str] = (),
-    beside: Company | None = None,
-    bytes: int,
-    quantity: str,
-    host_copy_gbps: float | None,
-    ranks: int | None = None,
-    oversubscribed: bool = False,
-    host_memory: str | None = None,
-    buffers: str | None = None,
-    floor_fraction: float = FLOOR_FRACTION,
-    groups: Groups | None = None,
-    messages: Sequence[tuple[int, ...]] = (),
-    places: Sequence[int] | None = None,
-    company: int = 0,
-    step_transports: Sequence[str] = (),
-    nics: Sequence[Sequence[str]] = (),
-    without_switch: str = "",
-) -> Expectation:
-    """What one metric should be, in its own unit: Gb/s for `goodput`, us for `latency`. Long because each of its many
-    parameters is explained here, once.
+@dataclass(frozen=True, kw_only=True)
+class MeasuredSeries:
+    """What a metric was measured of.
 
     `operation`, `implementation`, `transport`, `schedule` and `bytes` as in the result file. `devices`: the GPU of each
     rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted collective
@@ -93,61 +67,111 @@ def expectation(
     both counted by place among `devices`, and bytes of each, and the step but for the first; `places`, the node of each
     rank (default: blocks of equal size, one after another); `company`, how many ranks do something else at the same
     time; `step_transports`, those of a striping's split, translate and assemble (default: `transport`).
+    """
+
+    operation: str
+    implementation: str
+    transport: str
+    schedule: str
+    devices: Sequence[str | int]
+    nodes: int
+    bytes: int
+    quantity: str
+    host_copy_gbps: float | None
+    ends: Sequence[str] = ()
+    beside: Company | None = None
+    ranks: int | None = None
+    oversubscribed: bool = False
+    host_memory: str | None = None
+    buffers: str | None = None
+    floor_fraction: float = FLOOR_FRACTION
+    groups: Groups | None = None
+    messages: Sequence[tuple[int, ...]] = ()
+    places: Sequence[int] | None = None
+    company: int = 0
+    step_transports: Sequence[str] = ()
+    nics: Sequence[Sequence[str]] = ()
+    without_switch: str = ""
+
+
+def expectation(topology: Topology, series: MeasuredSeries) -> Expectation:
+    """What one metric should be, in its own unit: Gb/s for `goodput`, us for `latency`.
 
     Of a latency, only `ceiling` is known: the least plausible time. Raises UserError for unknown names or devices.
     """
-    for kind, name, known in (
-        ("operation", operation, (*PAIRS, *COLLECTIVES, *LISTED, *MEMORY_PATHS)),
-        ("implementation", implementation, ("transfers", "library")),
-        ("transport", transport, TRANSPORTS),
-        ("schedule", schedule, ("uncontended", "contended")),
-        ("quantity", quantity, ("goodput", "latency")),
-    ):
-        if name not in known:
-            raise UserError(f"unknown {kind} {name!r}: {', '.join(known)}")
-    if nodes < 1 or bytes < 1:
-        raise UserError(f"a measurement has at least one node and one byte, not {nodes} and {bytes}")
-    gpus = tuple(topology.gpu(device) for device in devices)
-    if operation in PAIRS and gpus and len(gpus) != 2:
-        raise UserError(f"{operation} is between two devices, not {len(gpus)}")
-    if ranks is None:
-        alone = 1 if operation in MEMORY_PATHS else max(2, nodes)
-        ranks = len(gpus) or (2 if operation in PAIRS else alone)
-    plugged = tuple(ends) if topology.network is not None else ()
-    question = Question(
-        *(topology, operation, transport, schedule, gpus, ranks, nodes, plugged),
-        *(bytes, host_copy_gbps, oversubscribed, host_memory, buffers),
-        implementation=implementation,
-        beside=beside,
-        nics=tuple(map(tuple, nics)),
-        without_switch=without_switch,
-    )
-    if operation in LISTED:
-        question = replace(
-            question,
-            steps=transfers.steps_of(operation, ranks=ranks, bytes=bytes, groups=groups, messages=messages),
-            places=tuple(places) if places is not None else tuple(rank * nodes // ranks for rank in range(ranks)),
-            company=company,
-        )
-        question = replace(question, transports=_transports(question, step_transports))
+    question = _question(topology, series)
     by_nvlink = in_domains(question)
     if by_nvlink is not None and not unknown_domain(question):
         question = by_nvlink
     limits = _limits(question)
     if by_nvlink is not None and by_nvlink is not question and limits.ceiling is not None:
         limits = replace(limits, ceiling=max(limits.ceiling, _limits(by_nvlink).ceiling or 0.0))
-    data = achievable(question, _finite(limits.expected), quantity)
-    if quantity == "latency":
-        return _with_achievable(_latency(question, limits), data, quantity, bytes)
-    floor = floor_fraction * limits.floor_share
+    data = achievable(question, _finite(limits.expected), series.quantity)
+    if series.quantity == "latency":
+        return _with_achievable(_latency(question, limits), data, series.quantity, series.bytes)
+    floor = series.floor_fraction * limits.floor_share
     if limits.expected:
-        ideal_us = 8e-3 * bytes / limits.expected
+        ideal_us = 8e-3 * series.bytes / limits.expected
         floor *= ideal_us / (ideal_us + limits.start_up_us)
     ceiling = _finite(limits.ceiling)
     if ceiling is not None:
         ceiling *= MARGIN
     of_limits = Expectation(_finite(limits.nominal), _finite(limits.expected), ceiling, floor, limits.source)
-    return _with_achievable(of_limits, data, quantity, bytes)
+    return _with_achievable(of_limits, data, series.quantity, series.bytes)
+
+
+def _question(topology: Topology, series: MeasuredSeries) -> Question:
+    """Raises UserError for unknown names or devices."""
+    for kind, name, known in (
+        ("operation", series.operation, (*PAIRS, *COLLECTIVES, *LISTED, *MEMORY_PATHS)),
+        ("implementation", series.implementation, ("transfers", "library")),
+        ("transport", series.transport, TRANSPORTS),
+        ("schedule", series.schedule, ("uncontended", "contended")),
+        ("quantity", series.quantity, ("goodput", "latency")),
+    ):
+        if name not in known:
+            raise UserError(f"unknown {kind} {name!r}: {', '.join(known)}")
+    operation, nodes, ranks = series.operation, series.nodes, series.ranks
+    if nodes < 1 or series.bytes < 1:
+        raise UserError(f"a measurement has at least one node and one byte, not {nodes} and {series.bytes}")
+    gpus = tuple(topology.gpu(device) for device in series.devices)
+    if operation in PAIRS and gpus and len(gpus) != 2:
+        raise UserError(f"{operation} is between two devices, not {len(gpus)}")
+    if ranks is None:
+        alone = 1 if operation in MEMORY_PATHS else max(2, nodes)
+        ranks = len(gpus) or (2 if operation in PAIRS else alone)
+    question = Question(
+        topology=topology,
+        operation=operation,
+        transport=series.transport,
+        schedule=series.schedule,
+        gpus=gpus,
+        ranks=ranks,
+        nodes=nodes,
+        ends=tuple(series.ends) if topology.network is not None else (),
+        bytes=series.bytes,
+        host_copy_gbps=series.host_copy_gbps,
+        oversubscribed=series.oversubscribed,
+        host_memory=series.host_memory,
+        buffers=series.buffers,
+        implementation=series.implementation,
+        beside=series.beside,
+        nics=tuple(map(tuple, series.nics)),
+        without_switch=series.without_switch,
+    )
+    if operation not in LISTED:
+        return question
+    steps = transfers.steps_of(
+        operation, ranks=ranks, bytes=series.bytes, groups=series.groups, messages=series.messages
+    )
+    blocks = tuple(rank * nodes // ranks for rank in range(ranks))
+    question = replace(
+        question,
+        steps=steps,
+        places=tuple(series.places) if series.places is not None else blocks,
+        company=series.company,
+    )
+    return replace(question, transports=_transports(question, series.step_transports))
 
 
 def _with_achievable(limits: Expectation, data: Achievable | None, quantity: str, bytes_: int) -> Expectation:

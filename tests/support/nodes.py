@@ -10,7 +10,7 @@ from typing import Any
 from fabricheck.records.judgement import Expectation
 from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Cpu, Gpu, Link, Nic, Switch, Topology, find_topology
-from fabricheck.topology.of_metric import expectation
+from fabricheck.topology.of_metric import MeasuredSeries, expectation
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPERS = (
@@ -90,4 +90,4 @@ def expected_of(topology: Topology, operation: str, devices: Sequence[int], **ot
         "quantity": "goodput",
         "host_copy_gbps": None,
     }
-    return expectation(topology, operation=operation, devices=devices, **{**given, **others})
+    return expectation(topology, MeasuredSeries(operation=operation, devices=devices, **{**given, **others}))

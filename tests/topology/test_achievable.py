@@ -18,7 +18,7 @@ from fabricheck.suite import SUITE
 from fabricheck.topology.hardware import payload
 from fabricheck.topology.model import Nic, Topology, find_topology
 from fabricheck.topology.network import Network, NetworkLink, NetworkSwitch
-from fabricheck.topology.of_metric import expectation
+from fabricheck.topology.of_metric import MeasuredSeries, expectation
 from tests.support.effort import effort
 from tests.support.nodes import PAPERS, ROOT, system
 
@@ -34,7 +34,9 @@ def ask(operation: str, transport: str, devices: list[int], *, name: str = "hgx-
         "quantity": "goodput",
         "host_copy_gbps": 80.0,
     }
-    return expectation(system(name), operation=operation, transport=transport, devices=devices, **{**given, **others})
+    return expectation(
+        system(name), MeasuredSeries(operation=operation, transport=transport, devices=devices, **{**given, **others})
+    )
 
 
 # Medians of 28 launches on four H200 (docs/results/h200-2026-11-22).
@@ -83,11 +85,13 @@ def test_a_published_allreduce_is_what_can_be_achieved(
     given = {"schedule": "uncontended", "bytes": 8 * GIB, "quantity": "goodput", "host_copy_gbps": 80.0, "nodes": nodes}
     found = expectation(
         topology,
-        operation="allreduce",
-        implementation="library",
-        transport="ccl",
-        devices=[*range(devices)] * nodes,
-        **{**given, **more},
+        MeasuredSeries(
+            operation="allreduce",
+            implementation="library",
+            transport="ccl",
+            devices=[*range(devices)] * nodes,
+            **{**given, **more},
+        ),
     )
     assert found.achievable is not None
     assert 0.75 * found.achievable < 8 * busbw * ranks / (2 * (ranks - 1)) <= 1.05 * found.achievable
@@ -97,16 +101,18 @@ def test_a_published_allreduce_is_what_can_be_achieved(
 def test_shaped_links_are_exact_for_two_ranks_of_two_nodes(operation: str) -> None:
     found = expectation(
         find_topology("duo", DUO),
-        operation=operation,
-        implementation="library" if operation == "allreduce" else "transfers",
-        transport="ccl",
-        devices=[0, 0],
-        ends=["nid001:hsn0", "nid002:hsn0"] if operation == "unidirectional" else (),
-        schedule="uncontended",
-        bytes=64 << 20,
-        quantity="goodput",
-        host_copy_gbps=80.0,
-        nodes=2,
+        MeasuredSeries(
+            operation=operation,
+            implementation="library" if operation == "allreduce" else "transfers",
+            transport="ccl",
+            devices=[0, 0],
+            ends=["nid001:hsn0", "nid002:hsn0"] if operation == "unidirectional" else (),
+            schedule="uncontended",
+            bytes=64 << 20,
+            quantity="goodput",
+            host_copy_gbps=80.0,
+            nodes=2,
+        ),
     )
     assert found.achievable == pytest.approx(9.57, rel=0.001)
     assert found.achievable_margin == 0.04
@@ -121,16 +127,18 @@ def of_two_nodes(topology: Topology, operation: str, transport: str, bytes_: int
     pair = operation in PAIRS
     return expectation(
         topology,
-        operation=operation,
-        implementation="transfers" if pair else "library",
-        transport=transport,
-        devices=[topology.gpus[0].index] * 2,
-        ends=["nid001", "nid002"] if pair else (),
-        schedule="uncontended",
-        bytes=bytes_,
-        quantity=quantity,
-        host_copy_gbps=80.0,
-        nodes=2,
+        MeasuredSeries(
+            operation=operation,
+            implementation="transfers" if pair else "library",
+            transport=transport,
+            devices=[topology.gpus[0].index] * 2,
+            ends=["nid001", "nid002"] if pair else (),
+            schedule="uncontended",
+            bytes=bytes_,
+            quantity=quantity,
+            host_copy_gbps=80.0,
+            nodes=2,
+        ),
     )
 
 

@@ -20,7 +20,7 @@ from fabricheck.records.run import Run, Samples
 from fabricheck.topology.between_nodes import alltoall_gbps, least_cut_gbps, link_loads, pair_rates
 from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.network import Network
-from fabricheck.topology.of_metric import expectation
+from fabricheck.topology.of_metric import MeasuredSeries, expectation
 from fabricheck.topology.placement import ends_of_ranks
 from tests.support.effort import effort
 from tests.support.made_runs import MIB, made_run, made_samples
@@ -174,16 +174,18 @@ def test_a_pair_is_asked_for_by_its_nodes_and_named(tmp_path: Path) -> None:
 def test_nccl_cannot_achieve_more_than_the_trunk_lets_through(tmp_path: Path, operation: str) -> None:
     found = expectation(
         replace(system("alps"), network=network(tmp_path, trunk=100)),
-        operation=operation,
-        implementation="library",
-        transport="ccl",
-        devices=[*range(4)] * 2,
-        ends=["nid001"] * 4 + ["nid005"] * 4,
-        schedule="uncontended",
-        bytes=1 << 30,
-        quantity="goodput",
-        host_copy_gbps=80.0,
-        nodes=2,
+        MeasuredSeries(
+            operation=operation,
+            implementation="library",
+            transport="ccl",
+            devices=[*range(4)] * 2,
+            ends=["nid001"] * 4 + ["nid005"] * 4,
+            schedule="uncontended",
+            bytes=1 << 30,
+            quantity="goodput",
+            host_copy_gbps=80.0,
+            nodes=2,
+        ),
     )
     assert found.expected is not None and found.achievable is not None
     assert 0.9 * found.expected < found.achievable < found.expected < 1
@@ -206,8 +208,8 @@ def test_one_rank_uses_one_nic_and_two_ranks_two(tmp_path: Path) -> None:
         **{"operation": "allreduce", "implementation": "library", "transport": "mpi", "schedule": "uncontended"},
         **{"devices": (), "nodes": 2, "bytes": 2 << 20, "quantity": "goodput", "host_copy_gbps": 80.0},
     }
-    assert expectation(made(tmp_path), ranks=2, **given_).expected == pytest.approx(0.2)
-    assert expectation(made(tmp_path), ranks=4, **given_).expected == pytest.approx(0.4)
+    assert expectation(made(tmp_path), MeasuredSeries(ranks=2, **given_)).expected == pytest.approx(0.2)
+    assert expectation(made(tmp_path), MeasuredSeries(ranks=4, **given_)).expected == pytest.approx(0.4)
 
 
 def test_a_host_that_is_no_node_is_a_mistake_that_is_named(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import LISTED, SHAPED, STRIPING
 from fabricheck.records.run import Groups
 from fabricheck.topology import nic
-from fabricheck.topology.of_metric import expectation
+from fabricheck.topology.of_metric import MeasuredSeries, expectation
 from fabricheck.topology.transfers import network_gbps, steps_of
 from tests.support.nodes import system
 
@@ -32,7 +32,7 @@ def ask(name: str, operation: str, groups: Groups | None, *, nodes: int, **other
         "host_copy_gbps": 80.0,
         "devices": gpus[:per_node] * nodes,
     }
-    return expectation(topology, operation=operation, nodes=nodes, groups=groups, **{**given, **others})
+    return expectation(topology, MeasuredSeries(operation=operation, nodes=nodes, groups=groups, **{**given, **others}))
 
 
 @pytest.mark.parametrize("name", ["delta", "perlmutter", "summit", "frontier", "aurora"])
