@@ -197,11 +197,8 @@ def compare(
     from fabricheck.history.text import comparison_lines, to_json
 
     options = CompareOptions(false_discovery=false_discovery, margin=margin, power=power)
-    with _progress():
-        history = [_history(store, system)]
-        is_rehearsal = bool(history[0]["rehearsal"].any())
-        comparison = test(history.pop(), system, base, candidate, options)  # which lets go of what it has read
-    rehearsal_note.say(is_rehearsal)
+    with _read(store, system) as history:
+        comparison = test(history.pop(), system, base, candidate, options)
     _print(to_json(comparison) if as_json else comparison_lines(comparison))
     click.get_current_context().exit(comparison.exit_status)
 
@@ -231,11 +228,8 @@ def watch(*, system: str, store: Path, accepted: Path | None, warm_up: int, as_j
     if not FEWEST <= warm_up <= YEAR:
         raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {YEAR}")
     changes = _accepted(system, accepted)
-    with _progress():
-        history = [_history(store, system)]
-        is_rehearsal = bool(history[0]["rehearsal"].any())
-        watched = look(history.pop(), system, changes, warm_up)  # which lets go of what it has read
-    rehearsal_note.say(is_rehearsal)
+    with _read(store, system) as history:
+        watched = look(history.pop(), system, changes, warm_up)
     for change in changes:
         if not any(change.matches(state.key) for state in watched.states):
             names = ", ".join(change.metrics) or "none"
@@ -263,6 +257,17 @@ def _progress() -> Iterator[None]:
             yield
     finally:
         click.echo(over, err=True, nl=False)
+
+
+@contextmanager
+def _read(store: Path, system: str) -> Iterator[list[pl.DataFrame]]:
+    """A history in a list, from which what is done inside takes it and lets go of it: a long one does not fit into
+    memory beside what is made of it. Tells the progress of that, and afterwards whether it was a rehearsal."""
+    with _progress():
+        history = [_history(store, system)]
+        is_rehearsal = bool(history[0]["rehearsal"].any())
+        yield history
+    rehearsal_note.say(is_rehearsal)
 
 
 def _history(store: Path, system: str) -> pl.DataFrame:

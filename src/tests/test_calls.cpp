@@ -188,6 +188,12 @@ TEST(in_place_a_reduction_that_does_not_happen_leaves_wrong_sums) {
   CHECK(wrong_in_place(Operation::reduce_scatter, 4, 4096) > 256);
 }
 
+// Of what a rank sends to itself so many stamps arrive, and nothing else.
+void bring_stamps(const Context& context, std::uint64_t stamps) {
+  for (std::uint64_t at = 0; at < stamps * pattern::kLongestStride; at += pattern::kLongestStride)
+    std::memcpy(context.receive.data() + at, context.send.data() + at, 8);
+}
+
 TEST(of_a_read_the_stamps_that_arrived_show_whether_it_happened) {
   const std::uint64_t bytes = 4 * pattern::kLongestStride;
   Rank rank(1, bytes);
@@ -199,8 +205,7 @@ TEST(of_a_read_the_stamps_that_arrived_show_whether_it_happened) {
     Verifier verifier(context, measurement, &group, kOneSlot);
     verifier.fill();
     verifier.stamp();
-    for (std::uint64_t at = 0; at < stamps * pattern::kLongestStride; at += pattern::kLongestStride)
-      std::memcpy(context.receive.data() + at, context.send.data() + at, 8);
+    bring_stamps(context, stamps);
     verifier.check_all(true);
     CHECK_EQUAL(verifier.wrong_bytes() > 0, stamps < 4);
   }
@@ -223,8 +228,7 @@ TEST(a_look_at_every_byte_between_iterations_leaves_the_next_line_to_come) {
   CHECK_EQUAL(verifier.wrong_bytes(), 0u);
   // Of the next iteration the stamps alone arrive.
   verifier.stamp();
-  for (std::uint64_t at = 0; at < bytes; at += pattern::kLongestStride)
-    std::memcpy(context.receive.data() + at, context.send.data() + at, 8);
+  bring_stamps(context, bytes / pattern::kLongestStride);
   verifier.check_stamps();
   CHECK(verifier.wrong_bytes() >= bytes / pattern::kLongestStride * 56);
 }
