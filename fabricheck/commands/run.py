@@ -171,12 +171,13 @@ def run(given: RunOptions) -> None:
         tell(f"{name}: {selection.text}; missing programs are built first")
         progress = (lambda: None) if given.is_short else _progress
         with fleet_of(suite, selection, wanted, earlier, given.store or output / "store") as fleet:
-            launcher = Launcher(suite, output, progress, ready)
-            session = launcher.run(selection, fleet=fleet, earlier=earlier)
             from fabricheck.session.outcome import judge_session
             from fabricheck.session.relaunch import Again
 
-            session, known = Again(launcher, selection, given.launches, tell).judge(session)
+            launcher = Launcher(suite, output, progress, ready)
+            again = Again(launcher, selection, given.launches, tell)
+            session = launcher.run(selection, fleet=fleet, earlier=earlier, waits=again.is_possible)
+            session, known = again.judge(session)
         outcome = known or judge_session(session, suite, name)  # which needs no nodes
         click.echo(f"fabricheck: the checks are those of {suite.root}", err=True)
         _say(outcome, name, is_short=given.is_short)

@@ -58,8 +58,13 @@ class RunJudgement:
         verdict = Verdict.PASS if self.verdict is Verdict.DEGRADED else self.verdict
         return replace(self, verdict=verdict, problems=problems, judgements=tuple(judgements))
 
+    @property
+    def slow_once(self) -> tuple[str, ...]:
+        """The metrics that are slow, and not so slow that one launch shows it."""
+        return tuple(each.name for each in self.judgements if each.needs_second_launch)
+
     def of_one_launch(self) -> RunJudgement:
-        """The run, in which nothing is slow that takes a second launch to show."""
+        """The run, in which nothing is slow that takes a second launch to show (`slow_once`)."""
         judgements = [
             replace(each, verdict=Verdict.PASS, reason=f"{each.reason}; in one launch alone, which does not count")
             if each.needs_second_launch

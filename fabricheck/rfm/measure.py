@@ -5,6 +5,7 @@ Long because all that the author of a check may set or override is here, each wi
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable
 from functools import cache
@@ -64,6 +65,7 @@ from fabricheck.rfm.launch import (
 from fabricheck.rfm.paths import goes_by_host, paths_of, setting_of
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
+from fabricheck.units import few
 
 if TYPE_CHECKING:
     from fabricheck.judge.system import SystemJudge
@@ -419,7 +421,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         Raises SanityError where a problem is not DEGRADED: a slow test was measured.
         """
         try:
-            self.judgement = self.judge()
+            self.judgement = self.as_launched(self.judge())
             write_judgement(Path(self.stagedir), self.found())
         except Exception as error:
             if not (Path(self.stagedir) / JUDGEMENT).exists():
@@ -445,6 +447,15 @@ class FabricbenchCheck(RegressionTestPlugin):
         from fabricheck.diagnosis.of_session import with_session_findings
 
         return with_session_findings(alone, judge, self.current_partition.fullname)
+
+    def as_launched(self, judged: RunJudgement) -> RunJudgement:
+        """What is `judged` where ReFrame was started by itself: nothing is launched again, so that what takes a second
+        launch to show is INCOMPLETE."""
+        if "FABRICHECK_JOBS" in os.environ or not judged.slow_once:
+            return judged
+        text = f"slow in its only launch, which `fabricheck run` would confirm: {few(judged.slow_once)}"
+        self.fleet_problems = (*self.fleet_problems, Finding("slow-once", Verdict.INCOMPLETE, text))
+        return judged.of_one_launch()
 
     def found(self) -> list[Finding]:
         """All that keeps the check from passing: its metrics, what it compares beside them, and its run."""

@@ -24,6 +24,8 @@ from reframe.frontend.executors import ABORT_REASONS, RegressionTask
 from reframe.frontend.executors.policies import SerialExecutionPolicy
 from reframe.utility import osext
 
+from fabricheck.fleet.held_jobs import BEGAN, SESSION, WAIT_FOR_MORE, hand_over, is_idle, is_kept, keep
+from fabricheck.fleet.nodes import SLURM
 from fabricheck.fleet.resume import JOB_ID
 from fabricheck.fleet.settings import KEY
 from fabricheck.results.node_state import FOLDER
@@ -31,6 +33,7 @@ from fabricheck.results.start_failures import ENDLESS
 from fabricheck.rfm.build_fabricbench import BuildFabricbench
 from fabricheck.rfm.duration import job_seconds, seconds_together
 from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS, leave_words, read_words, take_over
+from fabricheck.rfm.launch_plans import LAUNCH
 from fabricheck.rfm.measure import FabricbenchCheck
 
 #: Variable of ReFrame's environment: whether tests share jobs; interleaved: a job has all environments, by turns, once
@@ -44,33 +47,6 @@ _MOST_FURTHER = 2
 _START_S = 120.0
 # Of a comparison of two stacks.
 _ROUNDS_WITH_SETTINGS = 2
-
-#: What the job does in the folder of a launch. A plan that ends its launch gets the exit status of that, and the plans
-# after it are launched again. What the launcher prints is of all plans of its launch. Two launches that begin no plan
-# are the end. A job that is cancelled ends when its launcher has ended the ranks.
-LAUNCH = f"""
-trap 'exit 143' TERM
-end_plan() {{
-  [ -e "$1/{EXIT_STATUS}" ] || echo $status > "$1/{EXIT_STATUS}"
-  for kind in out err; do cat launch.$kind "$1/plan.$kind" > "$1/rfm_job.$kind" 2> /dev/null; done
-  [ ! -d {FOLDER} ] || cp -r {FOLDER} "$1"
-}}
-launch_plans() (
-  trap 'exit 143' TERM
-  cd "$1" || exit
-  idle=0
-  while :; do
-    open=$(while read -r folder _; do [ -e "$folder/{BEGUN}" ] || echo "$folder"; done < "$2")
-    [ -n "$open" ] && [ $idle -lt 2 ] && [ ! -e ended ] || break
-    rm -rf {FOLDER}
-    (trap : TERM; . ./launch.sh) > launch.out 2> launch.err < /dev/null
-    status=$?
-    idle=$((idle + 1))
-    for folder in $open; do [ ! -e "$folder/{BEGUN}" ] || {{ idle=0; end_plan "$folder"; }}; done
-  done
-  for folder in $open; do end_plan "$folder"; done
-)
-"""
 
 
 def use_shared_jobs() -> None:
@@ -211,7 +187,8 @@ class SharedJobs(SerialExecutionPolicy):
             self._judge(task)
 
     def _run_job(self, tasks: Sequence[RegressionTask]) -> tuple[ReframeError | None, list[RegressionTask]]:
-        """Submits the job of `tasks` and waits for its end: what ended it, if anything did, and which never began."""
+        """Runs `tasks` in the job that waits for them, else submits one, until all have ended: what ended the job, if
+        anything did, and which never began."""
         self._jobs += 1
         first = max((task.check for task in tasks), key=lambda check: (check.num_nodes, check.num_tasks))
         folder = _stage(tasks[0]).parent / f"shared-job-{self._jobs}"
@@ -222,13 +199,9 @@ class SharedJobs(SerialExecutionPolicy):
         job.time_limit = min(*map(_most_seconds, tasks), job_seconds(_seconds(tasks)))
         error = None
         try:
-            launches = self._write_launches(folder, tasks)
-            with osext.change_dir(str(folder)):
-                job.prepare([LAUNCH, *(f"launch_plans {words}" for words in launches)])
-                job.submit()
-            (folder / JOB_ID).write_text(json.dumps([job.scheduler.registered_name, job.name, str(job.jobid)]))
-            self._wait_for(job, tasks)
-            job.wait()
+            lines = [f"launch_plans {words}" for words in self._write_launches(folder, tasks)]
+            folder = _hand_over(job, tasks, lines) or self._submit(job, folder, tasks, lines)
+            self._wait_for(job, tasks, folder)
         except ABORT_REASONS:
             with contextlib.suppress(JobNotStartedError):
                 job.cancel()
@@ -245,8 +218,20 @@ class SharedJobs(SerialExecutionPolicy):
                     self._leave_words(task)
         return error, [task for task in tasks if not _is_begun(task)]
 
-    def _wait_for(self, job: Any, tasks: Sequence[RegressionTask]) -> None:
-        """Until a job has ended, or is of no use; tells which tasks have begun in it."""
+    def _submit(self, job: Any, folder: Path, tasks: Sequence[RegressionTask], lines: Sequence[str]) -> Path:
+        """Submits a job with these `lines` in its `folder`; it waits for relaunches where the session wants that."""
+        waits = SESSION in os.environ and job.scheduler.registered_name in SLURM
+        if waits:
+            keep(folder, map(_name, tasks), job.time_limit)
+        with osext.change_dir(str(folder)):
+            job.prepare([f"touch {BEGAN}", LAUNCH, *lines, *([WAIT_FOR_MORE] if waits else [])])
+            job.submit()
+        (folder / JOB_ID).write_text(json.dumps([job.scheduler.registered_name, job.name, str(job.jobid)]))
+        return folder
+
+    def _wait_for(self, job: Any, tasks: Sequence[RegressionTask], folder: Path) -> None:
+        """Until a job has ended, waits in its `folder` for more, or is of no use; tells which tasks have begun in
+        it."""
         told: set[RegressionTask] = set()
         started: dict[Path, float] = {}
         is_ended = False
@@ -258,6 +243,9 @@ class SharedJobs(SerialExecutionPolicy):
                     told.add(task)
                     self.printer.status("RUN", task.info())
             if job.finished():
+                job.wait()
+                return
+            if is_kept(folder) and is_idle(folder):
                 return
             for place in () if is_ended else {self._launch_of[task] for task in tasks}:
                 own = [task for task in tasks if self._launch_of[task] == place]
@@ -303,6 +291,20 @@ class SharedJobs(SerialExecutionPolicy):
             (place / "launch.sh").write_text(body)
             words.append(f"{place} {list_name}")
         return words
+
+
+def _hand_over(job: Any, tasks: Sequence[RegressionTask], lines: Sequence[str]) -> Path | None:
+    """The folder of a job of the session that takes these `lines`, which is `job` from then on; None without one."""
+    session = os.environ.get(SESSION)
+    folder = hand_over(Path(session), [*map(_name, tasks)], lines, _seconds(tasks)) if session else None
+    if folder is not None:
+        *_, job._jobid = json.loads((folder / JOB_ID).read_text())
+        job._submit_time = time.time()
+    return folder
+
+
+def _name(task: RegressionTask) -> str:
+    return f"{task.check.unique_name} @{task.testcase.partition.fullname}+{task.testcase.environ.name}"
 
 
 @contextlib.contextmanager

@@ -118,7 +118,7 @@ def _slow_once(
     for case, run in zip(cases, judged, strict=True):
         node = node_of_file(Path(run.run.path))
         measured.add(name_of(case, node))
-        names = tuple(each.name for each in run.judgements if each.needs_second_launch)
+        names = run.slow_once
         if names and (str(case), node) not in session.decided and case.test not in LAUNCHED_ONCE:
             slow[name_of(case, node)] = names
     left = {name: names for name, names in before.items() if name not in measured}

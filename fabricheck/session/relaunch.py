@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError, reason_of_system
+from fabricheck.fleet.held_jobs import let_go
 from fabricheck.fleet.record import Fleet
 from fabricheck.judge.node_state import errors_counted
 from fabricheck.judge.verdicts import RunJudgement
@@ -54,16 +55,27 @@ class Again:
     most: int
     tell: Callable[[str], None]
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether tests may be launched again by what was asked."""
+        return self.most > 1 and not any(word.startswith(_OWN) for word in self.selection.more)
+
     def judge(self, session: FinishedSession) -> tuple[FinishedSession, Outcome | None]:
         """The session with the launch that counts in place of each that was slow; what it comes to, where known.
 
         A test is launched, `most` times in all, until most launches pass or chance does not explain the slow results
         (`is_open`), each judged beside the first launches of all other tests. Hangs and wrong data are not launched
         again. Of a run over a fleet, whose job has to be there, the tests of each node are, on the nodes that are slow
-        in them; the network between nodes has a second look of its own. Where no launch can be made, what only a second
-        one could show is INCOMPLETE (`judge_session`).
+        in them; the network between nodes has a second look of its own. Jobs that kept their nodes for that are let go
+        of at the end. Where no launch can be made, what only a second one could show is INCOMPLETE (`judge_session`).
         """
-        if session.interrupted or self.most == 1 or any(word.startswith(_OWN) for word in self.selection.more):
+        try:
+            return self._judge(session)
+        finally:
+            let_go(session.folder)
+
+    def _judge(self, session: FinishedSession) -> tuple[FinishedSession, Outcome | None]:
+        if session.interrupted or not self.is_possible:
             return session, None
         fleet = Fleet.of_run(session.folder)
         if fleet is None:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from fabricheck.begin import BEGIN
 from fabricheck.errors import UserError, unwritable
+from fabricheck.fleet.held_jobs import SESSION
 from fabricheck.fleet.record import FOLDER as FLEET
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.resume import RESUMES, carry_on
@@ -176,11 +177,13 @@ class Launcher:
         fleet: Fleet | None = None,
         earlier: Path | None = None,
         settings: Path | None = None,
+        waits: bool = False,
     ) -> FinishedSession:
         """Runs the selected checks and gives what came of them. What ReFrame prints goes to a file and to `progress`.
 
         With a `fleet` the checks run on its nodes, inside its job; its folder is that of the run from then on. Without,
         what an `earlier` run measured to its end is taken over. `settings`: ReFrame's, where not the site's own.
+        With `waits` jobs keep their nodes for `run_again`.
 
         If it does not get to its end, the next run judges what is there. What this run alone made is left in
         runs/<system>-<time>/ of the output, ReFrame's logs beside it. Raises `UserError` when the system
@@ -196,6 +199,8 @@ class Launcher:
             environment["RFM_CONFIG_FILES"] = f"{self.suite.config_files(system)[0]}:{settings}"
         elif earlier is not None:
             environment[RESUMES] = str(earlier)
+        if waits:
+            environment[SESSION] = str(folder)
         (mark := (progress and progress.mark) or (lambda _: None))("reading the checks …")
         try:
             with start([*command, *_places(folder)], environment, folder / OUTPUT) as reframe:
@@ -223,7 +228,7 @@ class Launcher:
         With a `fleet` on its nodes, inside its job. What came of those that got to run, and by which signal ReFrame was
         to end; empty where by none.
         """
-        environment = environment_of(self.suite, selection, self.output)
+        environment = {**environment_of(self.suite, selection, self.output), SESSION: str(folder.parent)}
         hashes = tuple(f"/{case.attributes['hashcode']}" for case in cases)
         own = Selection(cases[0].partition, (), hashes, (f"^{re.escape(cases[0].environment)}$",), selection.more)
         folder.mkdir()

@@ -15,7 +15,7 @@ import pytest
 
 from fabricheck.results.fabricbench import read_run
 from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
-from fabricheck.rfm.shared_job import LAUNCH
+from fabricheck.rfm.launch_plans import LAUNCH
 from tests.support.bench import Bench
 
 pytestmark = pytest.mark.quiet

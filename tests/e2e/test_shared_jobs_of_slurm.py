@@ -9,7 +9,7 @@ import pytest
 
 from fabricheck.results.fabricbench import read_run
 from fabricheck_lab.cluster import Cluster
-from fabricheck_lab.network_suite import Site
+from fabricheck_lab.network_suite import HEADER, Site
 from tests.support.cluster import run_and
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
@@ -76,3 +76,19 @@ def test_what_a_job_at_its_limit_did_not_measure_is_resumed(cluster: Cluster, pr
     taken = sorted(file.parent.name.partition("_")[0] for file in resumed.folder.rglob("taken-over"))
     assert taken == ["NetworkCollectives", "NodePairs"], resumed.output
     assert resumed.verdict != "INCOMPLETE" and not any("INCOMPLETE" in problem for problem in resumed.problems)
+
+
+def test_what_is_slow_is_launched_again_in_the_same_job(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
+    """Its references are far above what this cluster does: it is slow twice, on nodes that were waited for once."""
+    site = Site(cluster, tmp_path, programs, size="512KiB")
+    healthy = site.run("one-leaf", "--launches=1", "--", *QUICK)
+    goodputs = {name: value for name, value in healthy.metrics.items() if name.endswith("_goodput")}
+    lines = [f"    {name}: [{3 * value}, -0.1, 0.1, Gb/s]\n" for name, value in goodputs.items()]
+    (tmp_path / "reference_values" / "emulated.yaml").write_text(f"{HEADER}  emulated:one-leaf:\n{''.join(lines)}")
+    done = site.run("one-leaf", "--launches=3", "--", *QUICK)
+    assert done.verdict in ("DEGRADED", "FAIL"), done.output
+    assert any("launched 2 times" in each for each in done.findings), done.findings
+    assert len(list(done.folder.rglob("result.jsonl"))) == 2, done.output
+    assert len(list(done.folder.rglob("job.sh"))) == 1
+    queue = cluster.run(["sh", "-c", "sleep 5; squeue --noheader"], timeout_s=60)
+    assert queue.stdout.strip() == ""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fabricheck.diagnosis.causes import diagnose
 from fabricheck.history.session_nodes import node_records
@@ -24,6 +27,7 @@ from fabricheck.session.relaunch import Again, launches_of
 from fabricheck.session.slow_once import slow_again, write_slow_once
 from fabricheck.session.suite_run import Launcher
 from fabricheck.suite import Suite
+from tests.support.effort import effort
 from tests.support.equal_runs import judge_of, pairs, run_of
 from tests.support.sessions import case, make_suite, result_file
 
@@ -124,50 +128,94 @@ def test_below_the_minimum_is_launched_again_and_fails_where_it_is_so_again(
     assert len(read_launched(session.folder)[0].said) > 1
 
 
-def measured_in(folder: Path, test: str = "PingPong", factor: float = 1.0) -> Case:
-    result_file(folder / "test", 1, factor=factor).rename(folder / "test" / "result.jsonl")
-    return case(name=f"{test} %transport=mpi", folder=folder / "test")
+def measured_in(folder: Path, test: str = "PingPong", factor: float = 1.0, place: int = 0) -> Case:
+    own = folder / f"test{place}"
+    result_file(own, 1, place, factor=factor).rename(own / "result.jsonl")
+    return case(name=f"{test} %transport=mpi %place={place}", folder=own)
 
 
-def suite_of(tmp_path: Path, measured: Case, factor: float = 1.0) -> tuple[Path, str]:
-    """A suite with a reference of one latency, by which what was measured is so many times as slow, and its name.
-    Votes take 2%, one launch three times that."""
+def suite_of(tmp_path: Path, healthy: Case, test: str = "PingPong") -> tuple[Path, str]:
+    """A suite with a reference of one latency of `healthy`, and the name of its metric. Votes take 2%, one launch three
+    times that."""
     root = make_suite(tmp_path / "suite")
-    metric = next(each for each in metrics_of(read_run(measured.result_files()[0])) if each.unit == "us")
+    metric = next(each for each in metrics_of(read_run(healthy.result_files()[0])) if each.unit == "us")
     source = "{kind: measured, source: x, date: 2026-11-29, system: local, software: x, command: x, once: {us: 3}}"
     (root / "reference_values" / "local.yaml").write_text(
-        f"$sources:\n  healthy: {source}\n$provenance:\n  {measured.test}: healthy\n"
-        f"{measured.test}:\n  '*': {{{metric.name}: [{metric.value / factor}, null, 0.02, us]}}\n"
+        f"$sources:\n  healthy: {source}\n$provenance:\n  {test}: healthy\n"
+        f"{test}:\n  '*': {{{metric.name}: [{metric.value}, null, 0.02, us]}}\n"
         "$uncalibrated: {'*': not asked}\n"
     )
     return root, metric.name
 
 
+#: What keeps a slow test from a second launch: a busy queue, and what was asked of us or of ReFrame.
+NO_RELAUNCH = ("busy", "--launches=1", "--repeat=3", "-P x=1", "--parameterize=x=1", "--distribute=all", "--reruns=2",
+               "--max-retries=1", "--duration=1h")  # fmt: skip
+
+
+@settings(max_examples=effort(20), deadline=None)
+@given(
+    way=st.sampled_from(NO_RELAUNCH),
+    factors=st.lists(st.sampled_from((0.95, 1.0, 1.04, 1.1)), min_size=1, max_size=3),
+    left=st.sets(st.integers(0, 2)),
+)
+def test_what_cannot_be_launched_again_is_incomplete_and_asked_first_next_time(
+    way: str, factors: Sequence[float], left: set[int]
+) -> None:
+    """By bounds of 2% for votes and 6% for one launch; `left`: what the session before left open."""
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        asked: list[list[str]] = []
+        patch.setattr(Launcher, "run_again", lambda *given, **_: (asked.append([*map(str, given[2])]), ((), ""))[1])
+        cases = [
+            measured_in(Path(name) / "runs/local-20261129T000000Z", factor=factor, place=place)
+            for place, factor in enumerate(factors)
+        ]
+        root, metric = suite_of(Path(name), measured_in(Path(name) / "healthy"))
+        before = {str(cases[place]): (metric,) for place in left if place < len(cases)}
+        (earlier := Path(name) / "runs/local-20261128T000000Z").mkdir()
+        write_slow_once(earlier, before)
+        selection = Selection("local", more=(way,) if way.startswith("-") else ())
+        again = Again(Launcher(Suite(root), Path(name)), selection, 1 if "launches" in way else 3, lambda _: None)
+        folder = Path(name) / "runs/local-20261129T000000Z"
+        session, _ = again.judge(FinishedSession.of(folder, cases, len(cases)))
+        outcome = judge_session(session, Suite(root), "local")
+    slow = [str(case) for case, factor in zip(cases, factors, strict=True) if factor > 1.02]
+    surely = {str(case) for case, factor in zip(cases, factors, strict=True) if factor > 1.06}
+    alone = {*slow} - surely - before.keys()
+    found = {judged.test: judged.verdict for judged in outcome.judged}
+    assert {test for test, verdict in found.items() if verdict is Verdict.DEGRADED} >= surely
+    assert not alone & {test for test, verdict in found.items() if verdict is Verdict.DEGRADED}
+    assert alone <= outcome.slow_once.keys()
+    assert len([each for each in outcome.problems if each.code == "slow-once"]) == len(outcome.slow_once)
+    assert not any(each.components for each in outcome.problems if each.code == "slow-once")  # nothing to drain
+    if alone and not surely and not before:
+        assert outcome.verdict is Verdict.INCOMPLETE
+    order = [*sorted(slow, key=lambda test: test not in before)]
+    assert asked[:1] == ([order] if way == "busy" and slow else [])
+
+
 @pytest.mark.parametrize(
-    ("test", "factor", "launched", "verdict"),
+    ("test", "launched", "verdict"),
     [
-        ("FleetNetwork", 1.04, "", Verdict.DEGRADED),  # its bounds are for one launch, as there is no other
-        ("PingPong", 1.04, "PASS, did not run", Verdict.PASS),
-        ("PingPong", 1.04, "DEGRADED, DEGRADED", Verdict.DEGRADED),
-        ("PingPong", 1.1, "", Verdict.DEGRADED),
+        ("FleetNetwork", "", Verdict.DEGRADED),  # its bounds are for one launch, as there is no other
+        ("PingPong", "PASS, did not run", Verdict.PASS),
+        ("PingPong", "DEGRADED, DEGRADED", Verdict.DEGRADED),
     ],
 )
 def test_a_bound_that_takes_two_launches_judges_nothing_by_one(
-    tmp_path: Path, test: str, factor: float, launched: str, verdict: Verdict
+    tmp_path: Path, test: str, launched: str, verdict: Verdict
 ) -> None:
     folder = tmp_path / "run"
-    measured = measured_in(folder, test)
-    root, metric = suite_of(tmp_path, measured, factor)
+    measured = measured_in(folder, test, factor=1.04)
+    root, metric = suite_of(tmp_path, measured_in(tmp_path / "healthy"), test)
     if launched:
         p = 1e-4 if launched.endswith("DEGRADED") else None
         said = tuple(launched.split(", "))
-        write_launched(folder, [Launched(str(case()), said, "DEGRADED", p=p)])
+        write_launched(folder, [Launched(str(measured), said, "DEGRADED", p=p)])
     session = FinishedSession.of(folder, [measured], 1).with_launches(read_launched(folder))
     outcome = judge_session(session, Suite(root), "local")
     (judged,) = [each for run in outcome.judged for each in run.judgements if each.name == metric]
     assert judged.verdict is verdict
-    told = [each.message for each in outcome.problems if each.code == "slow-once"]
-    assert [metric in each for each in told] == [True] * (verdict is Verdict.PASS and factor > 1)
     assert any(metric in each.metrics for each in outcome.problems) is (verdict is Verdict.DEGRADED)
 
 
