@@ -170,7 +170,7 @@ def healthy_series(metrics: int, nights: int) -> Series:
         sessions=sessions,
         values=GBPS * np.exp(NOISE * drawn.standard_normal((metrics, nights))),
         software=(SOFTWARE,),
-        versions=np.zeros((metrics, nights), dtype=np.int64),
+        versions=np.zeros((metrics, nights), dtype=np.int32),
     )
 
 

@@ -43,11 +43,6 @@ def keep(job: Path, tests: Iterable[str], limit_s: float) -> None:
     (job / TESTS).write_text(json.dumps([limit_s, *tests]))
 
 
-def is_kept(job: Path) -> bool:
-    """Whether a job is one that waits at its end."""
-    return (job / TESTS).exists()
-
-
 def is_idle(job: Path) -> bool:
     """Whether a job waits now, and has nothing left to do."""
     return (job / IDLE).exists() and not (job / MORE).exists()

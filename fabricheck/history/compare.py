@@ -18,6 +18,7 @@ from fabricheck.diagnosis.causes import named_of
 from fabricheck.diagnosis.explain import Row, explain, known_noise
 from fabricheck.errors import UserError
 from fabricheck.history.left_out import without_incidents
+from fabricheck.history.percent import size
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import (
     KEY,
@@ -168,9 +169,11 @@ def compare(
     software = [_versions(rows) for rows in chosen]
     crossed = [_software(rows) for rows in chosen]
     measured = (_side(base, sides[0], chosen[0]), _side(candidate, sides[1], chosen[1]))
-    known = _known(matched, chosen[0], chosen[1], earlier)
-    del chosen, sides, earlier
-    metrics = _metrics(known, options)
+    facts = [_facts(matched, rows) for rows in chosen]
+    recent = earlier.group_by(KEY, maintain_order=True).tail(BEFORE)
+    values, side = _matrix(matched, ((EARLIER, recent), (BASE, chosen[0]), (CANDIDATE, chosen[1])))
+    del chosen, sides, earlier, recent
+    metrics, vanished = _metrics(matched, facts, values, side, options), _only(keys[0], keys[1])
     return Comparison(
         system=system,
         base=measured[0],
@@ -178,41 +181,50 @@ def compare(
         options=options,
         metrics=metrics,
         findings=_findings(metrics, crossed[0], crossed[1], (software[0], software[1])),
-        vanished=_only(keys[0], keys[1]),
+        vanished=vanished,
         new=_only(keys[1], keys[0]),
         software_changes=tuple(
-            f"{name}: {_say(software[0].get(name))} -> {_say(software[1].get(name))}"
+            f"{name}: {software[0].get(name, 'none')} -> {software[1].get(name, 'none')}"
             for name in sorted({*software[0], *software[1]})
             if software[0].get(name) != software[1].get(name)
         ),
         unequal=_unequal_runs(metrics),
-        advice=tuple(_advice(system, measured, metrics, options)),
+        advice=tuple(_advice(system, measured, metrics, vanished, options)),
         left_out=(*left_out, *left_out_before),
     )
 
 
 def _advice(
-    system: str, sides: Sequence[Side], metrics: Sequence[MetricChange], options: CompareOptions
+    system: str,
+    sides: Sequence[Side],
+    metrics: Sequence[MetricChange],
+    vanished: Sequence[MetricKey],
+    options: CompareOptions,
 ) -> Iterator[str]:
-    """Yields what to run for an answer: a line for each side of too few sessions, else how many more are needed."""
-    sessions = [len(side.sessions) for side in sides]
+    """Yields what to run for an answer: a line for each side of too few sessions, else how many more are needed; and of
+    what is not measured any more."""
     run = f"fabricheck run --system {system} --tag nightly"
-    for name, number in zip(("base", "candidate"), sessions, strict=True):
-        if number < FEWEST_FOR_MIDDLE:
-            times = {1: "once", 2: "twice"}[FEWEST_FOR_MIDDLE - number]
+    few = [FEWEST_FOR_MIDDLE - len(side.sessions) for side in sides]
+    for name, missing in zip(("base", "candidate"), few, strict=True):
+        if missing > 0:
+            have = plural(FEWEST_FOR_MIDDLE - missing, "session")
             yield (
-                f"the {name} has {plural(number, 'session')}, and fewer than {FEWEST_FOR_MIDDLE} cannot show a "
-                f"regression: run {times} more with the same software, settings and tag, such as: {run}"
+                f"the {name} has {have}, and fewer than {FEWEST_FOR_MIDDLE} cannot show a regression: run "
+                f"{plural(missing, 'more session')} with the same software, settings and tag, such as: {run}"
             )
     unknown = [metric.smallest_change for metric in metrics if metric.verdict is ChangeVerdict.CANNOT_SAY]
-    smallest = float(np.median(unknown)) if unknown else math.inf
-    if min(sessions) >= FEWEST_FOR_MIDDLE and math.isfinite(smallest):
+    if unknown and max(few) <= 0:
+        smallest = float(np.median(unknown))
+        margins = min(smallest / options.margin, FEWEST_FOR_MIDDLE)
         # Errors shrink as the root of the number of sessions.
-        more = math.ceil(min(sessions) * max((smallest / options.margin) ** 2 - 1, 0.0)) or 1
+        more = math.ceil(min(len(side.sessions) for side in sides) * max(margins**2 - 1, 0.0)) or 1
         yield (
-            f"{plural(len(unknown), 'metric')} would show a loss of {smallest:.1%}, and the margin is "
+            f"{plural(len(unknown), 'metric')} would show a loss of {size(smallest)}, and the margin is "
             f"{options.margin:.0%}: run about {plural(more, 'more session')} of each side, such as: {run}"
         )
+    if vanished or not metrics:
+        gone = plural(len(vanished), "metric")
+        yield f"the candidate does not have {gone} of the base: run the same tests on both sides, such as: {run}"
 
 
 def _findings(
@@ -268,7 +280,7 @@ def _finding(
 
 
 _Versions = Mapping[Component, set[str]]
-_Names = Mapping[str, Sequence[str]]
+_Names = Mapping[str, str]
 
 
 def _software(rows: pl.DataFrame) -> _Versions:
@@ -294,16 +306,13 @@ def _only(these: pl.DataFrame, those: pl.DataFrame) -> tuple[MetricKey, ...]:
     return tuple(MetricKey(*row) for row in these.join(those, on=KEY, how="anti").sort(KEY).iter_rows())
 
 
-def _versions(rows: pl.DataFrame) -> dict[str, tuple[str, ...]]:
+def _versions(rows: pl.DataFrame) -> dict[str, str]:
+    """The versions of all software of these rows, by name."""
     versions_of: dict[str, set[str]] = {}
     for text in rows["software"].unique():
         for name, version in json.loads(text).items():
             versions_of.setdefault(name, set()).add(str(version))
-    return {name: tuple(sorted(versions)) for name, versions in versions_of.items()}
-
-
-def _say(versions: tuple[str, ...] | None) -> str:
-    return ", ".join(versions) if versions else "none"
+    return {name: ", ".join(sorted(versions)) for name, versions in versions_of.items()}
 
 
 def _unequal_runs(metrics: Iterable[MetricChange]) -> tuple[str, ...]:
@@ -311,25 +320,11 @@ def _unequal_runs(metrics: Iterable[MetricChange]) -> tuple[str, ...]:
     return tuple(f"{text} ({number} metrics)" for text, number in sorted(counted.items()))
 
 
-@dataclass(frozen=True, eq=False)
-class _Known:
-    """What is known of the metrics of both sides, in the order of `keys`: their `facts` on each side, and the
-    logarithms of their values, shape (metrics, sessions), with the `side` of each session."""
-
-    keys: pl.DataFrame
-    facts: tuple[pl.DataFrame, pl.DataFrame]
-    values: Floats
-    side: Ints
-
-
-def _known(keys: pl.DataFrame, base: pl.DataFrame, candidate: pl.DataFrame, earlier: pl.DataFrame) -> _Known:
-    recent = earlier.group_by(KEY, maintain_order=True).tail(BEFORE)
-    values, side = _matrix(keys, ((EARLIER, recent), (BASE, base), (CANDIDATE, candidate)))
-    return _Known(keys, (_facts(keys, base), _facts(keys, candidate)), values, side)
-
-
-def _metrics(known: _Known, options: CompareOptions) -> tuple[MetricChange, ...]:
-    keys, facts, values, side = known.keys, known.facts, known.values, known.side
+def _metrics(
+    keys: pl.DataFrame, facts: Sequence[pl.DataFrame], values: Floats, side: Ints, options: CompareOptions
+) -> tuple[MetricChange, ...]:
+    """The metrics of both sides, in the order of `keys`, by their `facts` on each side and the logarithms of their
+    values, shape (metrics, sessions), with the `side` of each session."""
     if keys.is_empty():
         return ()
     sign = np.where(facts[0]["better"].to_numpy() == "higher", -1.0, 1.0)

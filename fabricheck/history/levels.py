@@ -51,12 +51,6 @@ class Autocorrelation:
     share: Floats
 
     @classmethod
-    def of(cls, weights: Floats) -> Autocorrelation:
-        """The mean of what is probable, (metrics, levels)."""
-        share = weights @ TRIED.share
-        return cls(weights @ TRIED.of_sessions / share, share)
-
-    @classmethod
     def of_filter(cls, keep: Floats, gain: Floats) -> Autocorrelation:
         """That of levels to which `gain` of an error belongs, and that `keep` so much for the next session."""
         kept = (gain * keep) ** 2 / (1 - keep**2)  # what a level had before, over the variance of an error
@@ -66,10 +60,6 @@ class Autocorrelation:
     def of_sessions(self) -> Floats:
         """The correlation of neighbouring sessions."""
         return self.of_levels * self.share
-
-    def rows(self, rows: npt.NDArray[np.int64]) -> Autocorrelation:
-        """That of some of the metrics."""
-        return Autocorrelation(self.of_levels[rows], self.share[rows])
 
 
 # Levels that are tried: for how many sessions neighbours stay alike, up to a year, and what share of a session's error
@@ -109,19 +99,16 @@ def whitened(
         yield white, np.asarray(here * np.log(total))
 
 
-def coloured(white: Floats, there: npt.NDArray[np.bool_], common: Autocorrelation) -> Floats:
-    """The opposite of `whitened`: sessions, shape (..., sessions), that have as much in common as these."""
-    values, mean, share = np.empty_like(white), np.zeros(1), common.share
-    variance = share
-    for session in range(white.shape[-1]):
-        step = common.of_levels
-        mean, variance = step * mean, share - step**2 * (share - variance)
-        total = 1 - share + variance
-        error = white[..., session] * np.sqrt(total)
-        values[..., session] = mean + error
-        moved = there[..., session] * variance / total
-        mean, variance = mean + moved * error, variance - moved * variance
-    return values
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Values fitted by the means of sides, shapes (levels, metrics), each in the variance of a session: the sum of
+    squares around them, the logarithm of the determinant of the restricted likelihood, and the mean of the last side
+    with its variance."""
+
+    squares: Floats
+    determinant: Floats
+    last: Floats
+    variance: Floats
 
 
 def restricted(
@@ -129,10 +116,11 @@ def restricted(
     sides: Sequence[Floats],
     there: npt.NDArray[np.bool_],
     levels: npt.NDArray[np.int64] = EVERY,
-) -> tuple[Floats, Floats]:
-    """Of `levels`, shapes (levels, metrics): the sum of squares of `values` around the means of `sides`, in the
-    variance of a session, and the logarithm of the determinant of their restricted likelihood. Shapes (metrics,
-    sessions), or such that numpy makes them so; `sides` are indicators."""
+) -> Fit:
+    """The fit of `values` by each of `levels`. Shapes (metrics, sessions), or such that numpy makes them so.
+
+    `sides` are indicators, which may overlap.
+    """
     number, logs = len(sides) + 1, np.zeros(1)
     tried = Autocorrelation(TRIED.of_levels[levels, None], TRIED.share[levels, None])
     products = [[np.zeros(1)] * number for _ in range(number)]
@@ -141,15 +129,16 @@ def restricted(
         for row in range(number):
             for column in range(row, number):
                 products[row][column] = products[column][row] = products[row][column] + white[row] * white[column]
+    last, own = np.zeros(1), np.ones(1)
     # Metrics are eliminated side by side; one without sessions has no mean.
     for side in range(number - 1):
         own = np.where(products[side][side] > 0, products[side][side], 1.0)
-        logs = logs + np.log(own)
+        logs, last = logs + np.log(own), products[side][-1] / own
         for row in range(side + 1, number):
             for column in range(row, number):
                 taken = products[side][row] * products[side][column] / own
                 products[row][column] = products[column][row] = products[row][column] - taken
-    return np.maximum(products[-1][-1], 0.0), logs
+    return Fit(np.maximum(products[-1][-1], 0.0), logs, last, 1 / own)
 
 
 def _scaled(rest: Floats, spread: Floats, least: float) -> tuple[Floats, Floats]:
@@ -166,9 +155,10 @@ def _likelihoods(scaled: Floats, levels: npt.NDArray[np.int64] = EVERY) -> Float
     def known(rows: slice) -> tuple[Floats]:
         there = np.isfinite(scaled[rows])
         seen = there[:1] if there.all() else there
-        squares, determinant = restricted(np.nan_to_num(scaled[rows]), [ones], seen, levels)
+        fitted = restricted(np.nan_to_num(scaled[rows]), [ones], seen, levels)
         freedom = np.maximum(there.sum(axis=1) - 1, 0)
-        return (-0.5 * (freedom * np.log(np.maximum(squares, np.finfo(float).tiny)) + determinant).T,)
+        squares = np.maximum(fitted.squares, np.finfo(float).tiny)
+        return (-0.5 * (freedom * np.log(squares) + fitted.determinant).T,)
 
     return cast("Floats", by_rows(known, len(scaled))[0])
 

@@ -83,11 +83,6 @@ class Monitored:
     usual: Usual
     open: Flags
 
-    @property
-    def common(self) -> Floats:
-        """What all have in common, shape (sessions,), as `worse`; NaN where too few tell."""
-        return np.asarray(self.usual.worse[-1])
-
 
 def monitor(
     worse: Floats,

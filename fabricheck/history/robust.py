@@ -30,10 +30,12 @@ Floats = npt.NDArray[np.float64]
 # Median absolute deviation of the standard normal distribution.
 MAD_OF_NORMAL = float(ndtri(0.75))
 _WIDTH_OF_NORMAL = float(2 * ndtri(1 - OUTSIDE))
-# Standard deviation of a standard normal value winsorised at CUT.
-_SD_OF_WINSORISED = float(
-    np.sqrt(2 * (ndtr(CUT) - 0.5 - CUT * math.exp(-(CUT**2) / 2) / math.sqrt(2 * math.pi) + CUT**2 * ndtr(-CUT)))
-)  # fmt: skip
+
+
+def sd_of_winsorised(cut: float) -> float:
+    """The standard deviation of a standard normal value that is winsorised at `cut`."""
+    density = math.exp(-(cut**2) / 2) / math.sqrt(2 * math.pi)
+    return math.sqrt(2 * float(ndtr(cut) - 0.5 - cut * density + cut**2 * ndtr(-cut)))
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def centre_and_spread(values: npt.ArrayLike) -> Spread:
 
 def median(values: Floats) -> Floats:
     """Along the last axis of values, shape (..., n), NaN left out; NaN where there are none."""
-    return _median(np.sort(values, axis=-1), np.isfinite(values).sum(axis=-1))
+    return _quantile(np.sort(values, axis=-1), np.isfinite(values).sum(axis=-1), 0.5)
 
 
 def of_the_others(values: Floats) -> Spread:
@@ -76,8 +78,8 @@ def _cut(values: Floats) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
     """Values along the last axis from their median, cut off; that median, NaN where there are none; how many."""
     ordered = np.sort(values, axis=-1)  # NaN comes last
     count = np.isfinite(ordered).sum(axis=-1)
-    middle = _median(ordered, count)
-    deviation = _median(np.sort(np.abs(ordered - middle[..., None]), axis=-1), count) / MAD_OF_NORMAL
+    middle = _quantile(ordered, count, 0.5)
+    deviation = _quantile(np.sort(np.abs(ordered - middle[..., None]), axis=-1), count, 0.5) / MAD_OF_NORMAL
     width = (_quantile(ordered, count, 1 - OUTSIDE) - _quantile(ordered, count, OUTSIDE)) / _WIDTH_OF_NORMAL
     reach = (CUT * np.maximum(deviation, width))[..., None]
     # More than half of the values are equal: there is no scale to tell a wild value by.
@@ -87,11 +89,7 @@ def _cut(values: Floats) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
 
 def _spread(squares: Floats, count: npt.NDArray[np.int64]) -> Floats:
     """By the sum of squares around the centre of so many; NaN below two."""
-    return np.asarray(np.sqrt(squares / np.where(count > 1, count - 1, np.nan)) / _SD_OF_WINSORISED)
-
-
-def _median(ordered: Floats, count: npt.NDArray[np.int64]) -> Floats:
-    return _quantile(ordered, count, 0.5)
+    return np.asarray(np.sqrt(squares / np.where(count > 1, count - 1, np.nan)) / sd_of_winsorised(CUT))
 
 
 def _quantile(ordered: Floats, count: npt.NDArray[np.int64], share: float) -> Floats:

@@ -25,6 +25,9 @@ Floats = npt.NDArray[np.float64]
 Better = Literal["higher", "lower"]
 
 KEY = ("partition", "environment", "test", "metric")
+#: The columns of a history that series are made of.
+OF_SERIES = (*KEY, "session", "run_id", "started", "unit", "better", "value", "verdict", "nodes", "software",
+             "components", "rehearsal")  # fmt: skip
 # Something else was measured, or not all of it: such a value says nothing about the speed.
 NO_MEASUREMENT = ("INVALID", "INCOMPLETE")
 # Clocks of machines differ a little.
@@ -102,8 +105,7 @@ def _check_platform(frame: pl.DataFrame) -> None:
 
 
 def _check_time(frame: pl.DataFrame, now: datetime) -> None:
-    last = frame.tail(1)
-    for session, run, started in last.select("session", "run_id", "started").iter_rows():
+    for session, run, started in frame.tail(1).select("session", "run_id", "started").iter_rows():
         if started > now + _CLOCK_SLACK:
             raise UserError(
                 f"run {run} started {started:%Y-%m-%d %H:%M:%S}, which is in the future: "
@@ -146,7 +148,7 @@ class Series:
     sessions: tuple[Session, ...]
     values: Floats
     software: tuple[str, ...]
-    versions: npt.NDArray[np.int64]
+    versions: npt.NDArray[np.int32]
     visits: pl.DataFrame = field(default_factory=pl.DataFrame, compare=False)
 
     @cached_property  # the logarithm of everything, and every alert asks
@@ -156,13 +158,10 @@ class Series:
         with np.errstate(invalid="ignore"):
             return np.asarray(np.log(self.values) * sign[:, None])
 
-    def software_changes(self, rows: Sequence[int] | None = None) -> tuple[tuple[str, ...], ...]:
-        """By session, what software had another version than when the same metric was measured before.
-
-        `rows`: the metrics to ask, by number; all without it.
-        """
+    def software_changes(self) -> tuple[tuple[str, ...], ...]:
+        """By session, what software had another version than when the same metric was measured before."""
         changed: set[tuple[int, int, int]] = set()
-        for row in range(len(self.keys)) if rows is None else rows:
+        for row in range(len(self.keys)):
             sessions, versions = np.flatnonzero(np.isfinite(self.values[row])), self.versions[row]
             for place in np.flatnonzero(np.diff(versions[sessions])):
                 changed.add(
@@ -212,13 +211,6 @@ def components_of_keys(keys: tuple[str, ...]) -> tuple[Component, ...]:
     return read_keys(keys)
 
 
-def _latest(frame: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
-    """The runs of each metric in its last sessions."""
-    last = frame.select(*KEY, "session").unique().join(sessions, on="session").sort("place").group_by(KEY).tail(STAYS)
-    rows = frame.select("session", *KEY, "components", "software")
-    return rows.join(last, on=("session", *KEY), how="semi", maintain_order="left")
-
-
 def differences(before: str, after: str) -> tuple[str, ...]:
     """What differs between two texts of versions, such as `nccl: 2.28.3 -> 2.29.1`."""
     old, new = json.loads(before), json.loads(after)
@@ -248,8 +240,13 @@ def by_start(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
 
 def matrix_of(rows: pl.DataFrame, shape: tuple[int, int]) -> Floats:
     """The medians of the `value` of each `row` and `place`; NaN where there is none."""
-    cells = rows.group_by("row", "place").agg(pl.col("value").median())
-    values = np.full(shape, np.nan)
+    values, row, place = np.full(shape, np.nan), rows["row"].to_numpy(), rows["place"].to_numpy()
+    values[row, place] = rows["value"].to_numpy()
+    # Grouping takes many times the memory of the rows, and few cells have several.
+    count = np.zeros(shape, dtype=np.int32)
+    np.add.at(count, (row, place), 1)
+    several = rows.filter(pl.Series(count[row, place] > 1))
+    cells = several.group_by("row", "place").agg(pl.col("value").median())
     values[cells["row"].to_numpy(), cells["place"].to_numpy()] = cells["value"].to_numpy()
     return values
 
@@ -257,44 +254,49 @@ def matrix_of(rows: pl.DataFrame, shape: tuple[int, int]) -> Floats:
 def series_of(frame: pl.DataFrame) -> Series:
     """The series in a history that was checked: metrics in the order of their keys, sessions in that of their start."""
     sessions = by_start(frame, "session")
-    keys = (
-        frame.group_by(KEY)
-        .agg(pl.col("unit").first(), pl.col("better").first())
-        .join(crossed_by_all(_latest(frame, sessions)), on=KEY)
-        .sort(KEY)
-        .with_row_index("row")
-    )
-    numbered = (
-        frame.lazy()
-        .with_row_index("run")
-        .join(sessions.lazy().select("session", "place"), on="session")
-        .join(keys.lazy().select(*KEY, "row"), on=KEY)
-        .select("run", "row", "place", "value", "software", "better", nodes_crossed())
-    )
-    runs = without_node_effects(numbered.collect())
-    cells = runs.group_by("row", "place").agg(pl.col("value").median(), pl.col("software").first())
+    keys = frame.select(*KEY, "unit", "better").unique(KEY).sort(KEY).with_row_index("row")
+    software = frame.select("software").unique().sort("software").with_row_index("version")
+    numbered = frame.select(
+        _number(frame, sessions, "session", name="place"), _number(frame, keys, *KEY, name="row"), "value", "better",
+        _number(frame, software, "software", name="version"), nodes_crossed(),
+    )  # fmt: skip
+    shape = len(keys), len(sessions)
+    versions = np.zeros(shape, dtype=np.int32)
+    versions[numbered["row"].to_numpy(), numbered["place"].to_numpy()] = numbered["version"].to_numpy()
+    components = keys.join(crossed_by_all(_latest(frame, numbered, shape)), on=KEY, maintain_order="left")["components"]
+    runs = without_node_effects(numbered.drop("version").with_row_index("run"))
     turns = runs.drop_nulls("away")
     sign = pl.when(pl.col("better") == "higher").then(-1.0).otherwise(1.0)
     where = pl.col("nodes").list.sort().list.join("+")
     visits = turns.select("row", "place", where=where, worse=sign * pl.col("away")).with_columns(
         frame.select("components", "value")[turns["run"]]
     )
-    software = cells["software"].unique().sort()
-    values = np.full((len(keys), len(sessions)), np.nan)
-    values[cells["row"].to_numpy(), cells["place"].to_numpy()] = cells["value"].to_numpy()
-    versions = np.zeros(values.shape, dtype=np.int64)
-    versions[cells["row"].to_numpy(), cells["place"].to_numpy()] = software.search_sorted(cells["software"]).to_numpy()
     return Series(
         keys=tuple(MetricKey(*row) for row in keys.select(KEY).iter_rows()),
         units=tuple(keys["unit"]),
         better=tuple(keys["better"]),
-        components=tuple(components_of_keys(tuple(each)) for each in keys["components"].to_list()),
+        components=tuple(components_of_keys(tuple(each)) for each in components.to_list()),
         sessions=tuple(Session(*row) for row in sessions.select("session", "started").iter_rows()),
-        values=values,
-        software=tuple(software),
+        values=matrix_of(runs, shape),
+        software=tuple(software["software"]),
         versions=versions,
         visits=visits,
     )
+
+
+def _latest(frame: pl.DataFrame, numbered: pl.DataFrame, shape: tuple[int, int]) -> pl.DataFrame:
+    """The rows of each metric in its last STAYS sessions."""
+    row, place = numbered["row"].to_numpy(), numbered["place"].to_numpy()
+    there = np.zeros(shape, dtype=np.bool_)
+    there[row, place] = True
+    left = there[:, ::-1].cumsum(axis=1, dtype=np.int32)[:, ::-1]  # sessions from this one on
+    return frame.filter(pl.Series(left[row, place] <= STAYS))
+
+
+def _number(frame: pl.DataFrame, numbered: pl.DataFrame, *columns: str, name: str) -> pl.Series:
+    """The number that `numbered` gives each row of a frame by these columns."""
+    joined = frame.select(columns).join(numbered.select(*columns, name), on=columns, maintain_order="left")
+    return joined[name]
 
 
 def fail_unknown(what: str, wanted: str, known: Sequence[str]) -> NoReturn:

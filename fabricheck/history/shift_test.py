@@ -3,7 +3,6 @@ similar neighbouring sessions are, and what tails the noise has."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -12,21 +11,18 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from fabricheck.errors import UserError
-from fabricheck.history.levels import Autocorrelation, coloured, restricted, weights_of, whitened
+from fabricheck.history.levels import restricted, weights_of
 from fabricheck.history.peaks import ParetoTail, upper_tail
-from fabricheck.history.robust import median
+from fabricheck.history.robust import median, sd_of_winsorised
 from fabricheck.history.rows import by_rows
-from fabricheck.history.waiting import steps
 from fabricheck.judge.constants import (
-    AT_ONCE,
     CONFIDENCE,
     CUT_OF_SIDE,
-    ENOUGH,
     FALSE_ALARM,
     FEWEST_FOR_MIDDLE,
     LEAST_SPREAD,
 )
-from fabricheck.judge.spread import Moderated, Prior, moderate
+from fabricheck.judge.spread import moderate
 
 #: Orders of the residuals that are drawn for all metrics together.
 DRAWS = 20_000
@@ -72,80 +68,38 @@ class Tested:
     smallest: Floats
 
 
-@dataclass(frozen=True)
-class _Sessions:
-    """`values`, shape (metrics, sessions), NaN where a metric was not measured, and the `side` of each session."""
-
-    values: Floats
-    side: Ints
-
-    @property
-    def there(self) -> npt.NDArray[np.bool_]:
-        return np.isfinite(self.values)
-
-    @property
-    def sides(self) -> list[Floats]:
-        return [np.where(self.there, self.side == number, 0.0) for number in SIDES]
-
-    def of(self, rows: Ints | slice) -> _Sessions:
-        return _Sessions(self.values[rows], self.side)
-
-
-@dataclass(frozen=True)
-class _White:
-    """Values and the indicators of the sides of each metric, with the correlation of neighbours taken out.
-
-    `y`: (metrics, sessions), `x`: (metrics, sessions, 3), `inverse`: of X'X, (metrics, 3, 3).
-    """
-
-    y: Floats
-    x: Floats
-    inverse: Floats
-
-    def fit(self, y: Floats) -> tuple[Floats, Floats]:
-        """Level of each side, (metrics, 3), and sum of squares around them, (metrics,), of whitened values."""
-        moment = np.einsum("msk,ms->mk", self.x, y)
-        level = np.einsum("mkl,ml->mk", self.inverse, moment)
-        return level, np.maximum(np.einsum("ms,ms->m", y, y) - np.einsum("mk,mk->m", level, moment), 0.0)
-
-
-def shift_test(
-    values: Floats, side: Ints, options: CompareOptions, *, kind: Ints | None = None, seed: int = 1
-) -> Tested:
+def shift_test(values: Floats, side: Ints, options: CompareOptions, *, kind: Ints | None = None) -> Tested:
     """Test every metric for a shift from the sessions of the base to those of the candidate.
 
     `values`: logarithms with the sign that makes more worse, shape (metrics, sessions), NaN where a metric was not
     measured; sessions in the order of time. `side`, shape (sessions,): EARLIER, BASE or CANDIDATE. `kind`, (metrics,):
     those of one number vary together, as the pairs of a node; all do without it.
 
-    The levels of the sides are fitted by generalised least squares: sessions are more similar the nearer they are,
-    as `levels` tells it, each metric by its sessions and by what is common among all (empirical Bayes). The spread
-    is estimated from all sessions and from the other metrics of its kind (moderated t: Smyth, Statistical
-    Applications in Genetics and Molecular Biology 3, 2004). How improbable a statistic is, is the larger of what
-    Student's t says and of how often it is so large when the residuals are put in another order, of all metrics
-    together: noise has the tails that it has. Which shifts are real is decided over all metrics at once with the
-    two-stage step-up procedure of Benjamini, Krieger and Yekutieli (Biometrika 93, 2006), each direction by itself.
+    The shift is fitted by generalised least squares for each of the levels that are tried (`levels`): sessions are more
+    similar the nearer they are. What counts is the mean over these by how probable each is, by the sessions of the
+    metric and by what is common among all (empirical Bayes), and so is its variance (Bayesian model averaging: Hoeting
+    and others, Statistical Science 14, 1999). The spread of a session is estimated from all sessions and from the other
+    metrics of its kind (moderated t: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). Which
+    shifts are real is decided over all metrics at once with the two-stage step-up procedure of Benjamini, Krieger and
+    Yekutieli (Biometrika 93, 2006), each direction by itself.
     """
-    sessions = _Sessions(values, side)
-    count = np.stack([each.sum(axis=1) for each in sessions.sides], axis=1)
+    there = np.isfinite(values)
+    count = np.stack([there[:, side == number].sum(axis=1) for number in SIDES], axis=1)
     freedom = np.maximum(count - 1, 0).sum(axis=1).astype(np.float64)
     kind = np.zeros(len(values), dtype=np.int64) if kind is None else kind
-    independent = Autocorrelation(np.zeros(1), np.zeros(1))
-    white = _whiten(sessions, independent)
-    rough = moderate(white.fit(white.y)[1], freedom, kind)
+    middle = _middle_of_sides(values, side)
+    rough = moderate(np.nansum((values - middle) ** 2, axis=1), freedom, kind)
     # Without a spread nothing can be told to be wild.
-    reach = np.nan_to_num(CUT_OF_SIDE * np.sqrt(rough.variance), nan=np.inf)
-    kept = _cut(sessions, reach)
-    common = _autocorrelation(kept, freedom)
-    white = _whiten(kept, common)
-    level, squares = white.fit(white.y)
-    known = moderate(squares, freedom, kind)
-    shift = level[:, CANDIDATE] - level[:, BASE]
+    reach = np.nan_to_num(CUT_OF_SIDE * np.sqrt(rough.variance), nan=np.inf)[:, None]
+    kept = np.clip(values, middle - reach, middle + reach)
+    fitted = _fit(kept, side, freedom)
+    # Of sessions without a level, in the variance of one: metrics of a kind may have unequal numbers of them.
+    independent = (1 / np.maximum(count[:, [BASE, CANDIDATE]], 1)).sum(axis=1)
+    known = moderate(fitted.squares / independent / sd_of_winsorised(CUT_OF_SIDE) ** 2, freedom, kind)
     both = (count[:, BASE] > 0) & (count[:, CANDIDATE] > 0) & (known.freedom > 0)
-    error = np.where(both, np.sqrt(known.variance * _of_difference(white)), np.nan)
-    total = known.freedom
-    scores = _scores(shift / np.where(both, error, np.inf), total)
-    drawn = _drawn(sessions, common, reach, known, seed)
+    error = np.where(both, np.sqrt(known.variance * independent + fitted.between), np.nan)
+    scores = _scores(fitted.shift / np.where(both, error, np.inf), known.freedom)
+    drawn = _drawn(values, side, np.sqrt(known.variance))
     tails = upper_tail(drawn), upper_tail(-drawn)
     p_worse, p_better = (
         np.where(both, _improbable(each, tail), 1.0) for each, tail in zip((scores, -scores), tails, strict=True)
@@ -153,17 +107,18 @@ def shift_test(
     enough = np.asarray((count[:, [BASE, CANDIDATE]] >= FEWEST_FOR_MIDDLE).all(axis=1))
     worse, threshold = discoveries(np.where(enough, p_worse, 1.0), options.false_discovery)
     better, _ = discoveries(np.where(enough, p_better, 1.0), options.false_discovery)
+    base = np.where(both, median(kept[:, side == BASE]), np.nan)
     return Tested(
-        base=level[:, BASE],
-        candidate=level[:, CANDIDATE],
-        shift=shift,
+        base=base,
+        candidate=base + fitted.shift,
+        shift=fitted.shift,
         error=error,
-        freedom=np.where(both, total, 0.0),
+        freedom=np.where(both, known.freedom, 0.0),
         p_worse=p_worse,
         p_better=p_better,
         worse=worse,
         better=better,
-        smallest=np.where(enough, _smallest_shift(error, total, threshold, options.power, tails[0]), np.inf),
+        smallest=np.where(enough, _smallest_shift(error, known.freedom, threshold, options.power, tails[0]), np.inf),
     )
 
 
@@ -196,57 +151,47 @@ def _step_up(p: Floats, level: float) -> int:
     return int(below[-1]) + 1 if below.size else 0
 
 
-# Levels of the sides
+def _middle_of_sides(values: Floats, side: Ints) -> Floats:
+    """The median of the side of each session, shape (metrics, sessions)."""
+    middle = np.full(values.shape, np.nan)
+    for number in np.unique(side):
+        columns = side == number
+        middle[:, columns] = median(values[:, columns])[:, None]
+    return middle
 
 
-def _cut(sessions: _Sessions, reach: Floats) -> _Sessions:
-    """Values no further than `reach`, (metrics,), from the median of their side, that median taken from all of them."""
-    values = sessions.values.copy()
-    for number in np.unique(sessions.side):
-        columns = sessions.side == number
-        middle, away = median(values[:, columns])[:, None], reach[:, None]
-        values[:, columns] = np.clip(values[:, columns], middle - away, middle + away)
-    return _Sessions(values, sessions.side)
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """Shapes (metrics,): the shift from base to candidate, the sum of `squares` that its variance is told by, and the
+    variance `between` the shifts by each level that is tried."""
+
+    shift: Floats
+    squares: Floats
+    between: Floats
 
 
-def _whiten(sessions: _Sessions, common: Autocorrelation) -> _White:
-    """A session less what those before say of it, over the error of that: independent values of equal variance."""
-    given = [np.nan_to_num(sessions.values), *sessions.sides]
-    columns = [each for each, _ in whitened(given, sessions.there, common)]
-    y, *x = np.moveaxis(np.asarray(columns), 0, -1)
-    by_session = np.stack(x, axis=2)
-    squares = np.einsum("msk,msl->mkl", by_session, by_session)
-    # A side without sessions has no level: 0, and nothing follows from it.
-    squares[:, SIDES, SIDES] += np.einsum("mkk->mk", squares) <= 0
-    return _White(y, by_session, np.linalg.inv(squares))
+def _fit(values: Floats, side: Ints, freedom: Floats) -> _Fitted:
+    """The means over all levels that are tried, by how probable each is; of metrics that do not vary, as of the others.
 
+    The last of the sides that are fitted is the candidate over what it has in common with the base.
+    """
+    centred = values - median(values)[:, None]
+    indicators = [side == EARLIER, side != EARLIER, side == CANDIDATE]
 
-def _autocorrelation(sessions: _Sessions, freedom: Floats) -> Autocorrelation:
-    """What the sessions of each metric have in common: the mean of what they leave probable; of metrics that do not
-    vary, it is what the others have."""
-    centred = _Sessions(sessions.values - median(sessions.values)[:, None], sessions.side)
+    def known(rows: slice) -> tuple[Floats, ...]:
+        there = np.isfinite(centred[rows])
+        sides = [np.where(there, each, 0.0) for each in indicators]
+        fitted = restricted(np.nan_to_num(centred[rows]), sides, there)
+        return fitted.squares.T, fitted.determinant.T, fitted.last.T, fitted.variance.T
 
-    def known(rows: slice) -> tuple[Floats, Floats]:
-        part = centred.of(rows)
-        squares, determinant = restricted(np.nan_to_num(part.values), part.sides, part.there)
-        return squares.T, determinant.T
-
-    squares, determinant = cast("tuple[Floats, Floats]", by_rows(known, len(sessions.values)))
+    squares, determinant, shift, variance = cast("tuple[Floats, Floats, Floats, Floats]", by_rows(known, len(values)))
     least = 1e-2 * LEAST_SPREAD**2
     varies = (squares > least).any(axis=1) & (freedom > 0)
     logs = -0.5 * (freedom[:, None] * np.log(np.maximum(squares, least)) + determinant)
-    return Autocorrelation.of(weights_of(np.where(varies[:, None], logs, 0.0)))
-
-
-def _of_difference(white: _White) -> Floats:
-    """Variance of the difference of candidate and base over that of a session, (metrics,)."""
-    inverse = white.inverse
-    return np.asarray(
-        inverse[:, CANDIDATE, CANDIDATE] + inverse[:, BASE, BASE] - 2 * inverse[:, CANDIDATE, BASE]
-    )  # fmt: skip
-
-
-# How improbable
+    weights = weights_of(np.where(varies[:, None], logs, 0.0))
+    mean = (weights * shift).sum(axis=1)
+    between = (weights * (shift - mean[:, None]) ** 2).sum(axis=1)
+    return _Fitted(mean, (weights * squares * variance).sum(axis=1), between)
 
 
 def _scores(statistic: Floats, freedom: Floats) -> Floats:
@@ -260,43 +205,30 @@ def _improbable(scores: Floats, tail: ParetoTail | None) -> Floats:
     return np.asarray(by_theory if tail is None else np.maximum(by_theory, tail.probability(scores)))
 
 
-def _drawn(sessions: _Sessions, common: Autocorrelation, reach: Floats, known: Moderated, seed: int) -> Floats:
-    """Scores of healthy metrics with this noise, shape (draws,): residuals put in another order and tested again.
-
-    The residuals are whitened before and coloured after that, and are not cut off: noise has the tails that it has.
-    """
-    rng, prior = np.random.default_rng(seed), known.prior
-    freedom = known.freedom - prior.freedom
-    rows = np.flatnonzero(freedom > 0.5)
-    if not rows.size:
+def _drawn(values: Floats, side: Ints, spread: Floats) -> Floats:
+    """Scores of healthy metrics with the tails that this noise has, shape (DRAWS,): differences between the means of as
+    many sessions, cut off as those are, of what all metrics are from the means of their sides."""
+    pool, sizes = [], []
+    for number in SIDES:
+        own = values[:, side == number]
+        count = np.isfinite(own).sum(axis=1)
+        sizes.append(int(np.median(count)) if len(count) else 0)
+        rows = np.flatnonzero((count > 1) & (spread > 0))
+        size = count[rows, None]
+        away = own[rows] - np.nansum(own[rows], axis=1, keepdims=True) / size
+        pool.append((away * np.sqrt(size / (size - 1)) / spread[rows, None]).ravel())
+    noise = np.concatenate(pool)
+    noise = noise[np.isfinite(noise)]
+    if not noise.size or not min(sizes[BASE], sizes[CANDIDATE]):
         return np.zeros(0)
-    white = _whiten(sessions.of(rows), common.rows(rows))
-    there = sessions.there[rows]
-    level, _ = white.fit(white.y)
-    # What the fit took of their size is given back.
-    residual = white.y - np.einsum("msk,mk->ms", white.x, level)
-    residual *= np.sqrt(there.sum(axis=1) / freedom[rows])[:, None]
-    wanted, batch = max(DRAWS // rows.size, ENOUGH) * rows.size, max(AT_ONCE // rows.size, 1)
-    many = np.tile(np.arange(rows.size), batch)
-    own, residual, there = rows[many], residual[many], there[many]
-    alike, own_prior = common.rows(own), Prior(prior.variance[own], prior.freedom[own])
-    again, scores = _whiten(sessions.of(own), alike), []
-    places = np.argsort(~there, axis=1, kind="stable")
-    draws = math.ceil(wanted / own.size)
-    for _ in steps(range(draws), draws, "draws"):
-        # Sessions that are not there have the largest keys and stay behind the others.
-        order = np.argsort(np.where(there, rng.random(there.shape), 2.0), axis=1)
-        shuffled = np.empty_like(residual)
-        np.put_along_axis(shuffled, places, np.take_along_axis(residual, order, axis=1), axis=1)
-        values = np.where(there, coloured(shuffled, there, alike), np.nan)
-        drawn = np.nan_to_num(_cut(_Sessions(values, sessions.side), reach[own]).values)
-        white_again = [each for (each,), _ in whitened([drawn], there, alike)]
-        fitted, squares = again.fit(np.stack(white_again, axis=1))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            error = np.sqrt(own_prior.moderate(squares, freedom[own]) * _of_difference(again))
-            statistic = (fitted[:, CANDIDATE] - fitted[:, BASE]) / error
-        scores.append(_scores(np.nan_to_num(statistic), freedom[own] + prior.freedom[own]))
-    return np.concatenate(scores)
+    rng = np.random.default_rng(1)
+    means = []
+    for number in (CANDIDATE, BASE):
+        drawn = rng.choice(noise, (DRAWS, sizes[number]))
+        middle = median(drawn)[:, None]
+        means.append(np.clip(drawn, middle - CUT_OF_SIDE, middle + CUT_OF_SIDE).mean(axis=1))
+    difference = means[0] - means[1]
+    return np.asarray(difference / max(float(difference.std()), LEAST_SPREAD))
 
 
 def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: float, tail: ParetoTail | None) -> Floats:

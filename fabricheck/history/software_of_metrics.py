@@ -99,7 +99,7 @@ def upgrades(components: Iterable[Component], changed: Mapping[Component, Change
 
 
 def changed_untraced(
-    base: Mapping[str, Sequence[str]], candidate: Mapping[str, Sequence[str]], components: Iterable[Component]
+    base: Mapping[str, str], candidate: Mapping[str, str], components: Iterable[Component]
 ) -> tuple[str, ...]:
     """Modules and firmware, by name with their versions, that changed beside these components: which metrics use them
     is unknown. The module of a component has its name."""

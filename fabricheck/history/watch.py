@@ -17,7 +17,16 @@ from fabricheck.history.accepted import Accepted, accepted_sessions
 from fabricheck.history.charts import CHARTS
 from fabricheck.history.incidents import Alert, Incident, incidents_of
 from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, monitor
-from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
+from fabricheck.history.series import (
+    OF_SERIES,
+    WHOLE_SYSTEM,
+    MetricKey,
+    Series,
+    Session,
+    check_history,
+    differences,
+    series_of,
+)
 from fabricheck.history.slow_nodes import slow_nodes
 from fabricheck.history.usual import Usual
 from fabricheck.judge.constants import (
@@ -124,10 +133,9 @@ def watch(
     *,
     now: datetime | None = None,
 ) -> WatchResult:
-    """Watch all metrics of a history from its first session to its last. UserError as `check_history` raises it."""
-    series = _checked_series(history, system, now)
-    del history  # it does not fit into memory beside what follows
-    return watch_of(series, system, accepted, warm_up).result
+    """As `watch_series`, without the series."""
+    history = history.select(OF_SERIES)  # else the other columns would stay in memory
+    return watch_series(history, system, accepted, warm_up, now=now).result
 
 
 def watch_series(
@@ -138,22 +146,20 @@ def watch_series(
     *,
     now: datetime | None = None,
 ) -> Watched:
-    """As `watch`, with the series beside the result. Raises UserError as `watch` does."""
-    return watch_of(_checked_series(history, system, now), system, accepted, warm_up)
-
-
-def _checked_series(history: pl.DataFrame, system: str, now: datetime | None) -> Series:
-    checked = check_history(history, now=now)
-    if checked.is_empty():
+    """Watch all metrics of a history from its first session to its last. UserError as `check_history` raises it."""
+    history = check_history(history, now=now)
+    if history.is_empty():
         raise UserError(f"the history of {system} has no measurement: all rows are INVALID or INCOMPLETE")
-    return series_of(checked)
+    series = series_of(history)
+    del history  # it does not fit into memory beside what follows
+    return watch_of(series, system, accepted, warm_up)
 
 
 def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), warm_up: int = ENOUGH) -> Watched:
     """Watch the series of a history that was checked; what is common to all is added to it as one metric more."""
     starts, kept = accepted_sessions(series, tuple(accepted))
     monitored = monitor(series.worse, warm_up, starts, kept=kept)
-    series = _with_whole_system(series, monitored.common)
+    series = _with_whole_system(series, monitored.usual.worse[-1])
     located = [_alert(series, each) for each in monitored.alerts]
     rows = np.flatnonzero(monitored.watched_sessions > 0).tolist()
     incidents = [*incidents_of(series, rows, located), *slow_nodes(series, starts)]

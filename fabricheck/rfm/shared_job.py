@@ -24,7 +24,7 @@ from reframe.frontend.executors import ABORT_REASONS, RegressionTask
 from reframe.frontend.executors.policies import SerialExecutionPolicy
 from reframe.utility import osext
 
-from fabricheck.fleet.held_jobs import BEGAN, SESSION, WAIT_FOR_MORE, hand_over, is_idle, is_kept, keep
+from fabricheck.fleet.held_jobs import BEGAN, SESSION, WAIT_FOR_MORE, hand_over, is_idle, keep
 from fabricheck.fleet.nodes import SLURM
 from fabricheck.fleet.resume import JOB_ID
 from fabricheck.fleet.settings import KEY
@@ -245,7 +245,7 @@ class SharedJobs(SerialExecutionPolicy):
             if job.finished():
                 job.wait()
                 return
-            if is_kept(folder) and is_idle(folder):
+            if is_idle(folder):
                 return
             for place in () if is_ended else {self._launch_of[task] for task in tasks}:
                 own = [task for task in tasks if self._launch_of[task] == place]

@@ -98,13 +98,6 @@ def test_what_only_the_judge_finds_is_launched_again(toy: ToySuite, tmp_path: Pa
     assert "was launched 3 times: DEGRADED, PASS, PASS; the result is PASS" in " ".join(job.stdout.split())
 
 
-def test_nothing_is_launched_again_where_that_is_not_wanted(toy: ToySuite) -> None:
-    slow_in(toy, 1)
-    job = fabricheck_run(toy, "--launches", "1")
-    assert job.returncode == 1, job.stdout + job.stderr
-    assert not (folder_of(toy) / "launches.json").exists()
-
-
 def test_wrong_data_in_a_later_launch_stand(toy: ToySuite) -> None:
     count = f"echo >> {toy.output}/launched; test $(wc -l < {toy.output}/launched) -eq 1"
     first, second = (judged(toy, each) for each in (Verdict.DEGRADED, Verdict.FAIL))
@@ -112,13 +105,3 @@ def test_wrong_data_in_a_later_launch_stand(toy: ToySuite) -> None:
     job = fabricheck_run(toy)
     assert job.returncode == 3, job.stdout + job.stderr
     assert json.loads((folder_of(toy) / "verdict.json").read_text())["verdict"] == "FAIL"
-
-
-def test_a_launch_that_does_not_end_decides_nothing(toy: ToySuite) -> None:
-    slow_in(toy, 1)
-    toy.plant(f"cat {toy.result} >", f"test ! -e {toy.output}/launched && cat {toy.result} >")
-    job = fabricheck_run(toy)
-    assert job.returncode == 1, job.stdout + job.stderr
-    assert "DEGRADED, INCOMPLETE, INCOMPLETE; the result is DEGRADED" in " ".join(job.stdout.split())
-    (case,) = read_session(folder_of(toy)).cases
-    assert case.verdict is Verdict.DEGRADED

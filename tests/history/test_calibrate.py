@@ -37,27 +37,6 @@ def two(runs: int = 20) -> list[Made]:
     ]
 
 
-def test_robust_estimates_of_normal_values_are_right_and_wild_ones_move_them_little() -> None:
-    rng = np.random.default_rng(1)
-    values = 10 + 2 * rng.standard_normal((2000, 50))
-    found = centre_and_spread(values)
-    assert found.centre.mean() == pytest.approx(10, abs=0.05)
-    assert found.spread.mean() == pytest.approx(2, rel=0.01)
-    values[:, :3] = 1000
-    wild = centre_and_spread(values)
-    assert np.abs(wild.centre - 10).max() < 2
-    assert wild.spread.max() < 5
-
-
-def test_missing_values_do_not_count() -> None:
-    values = np.random.default_rng(1).standard_normal(20)
-    found = centre_and_spread([[*values, *[np.nan] * 5], [np.nan] * 25, [*[np.nan] * 24, 1.0]])
-    alone = centre_and_spread(values)
-    assert (found.centre[0], found.spread[0]) == (pytest.approx(alone.centre), pytest.approx(alone.spread))
-    assert found.count.tolist() == [20, 0, 1]
-    assert np.isnan(found.spread[1:]).all()
-
-
 def test_a_second_mode_belongs_to_the_spread() -> None:
     rng = np.random.default_rng(2)
     values = rng.standard_normal((500, 60)) + 6 * (rng.random((500, 60)) < 0.3)
@@ -285,12 +264,6 @@ def test_a_file_of_another_system_or_index_is_refused_and_left_alone(tmp_path: P
     with pytest.raises(UserError, match=r"sim\.yaml:1"):
         updated_text(path, calibrated(two()), "c")
     assert path.read_text() == "PingPong: 1"
-
-
-def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be written"):
-        write(tmp_path / "file" / "sim.yaml", "")
 
 
 @pytest.mark.parametrize(

@@ -146,16 +146,6 @@ def test_repetitions_are_runs_of_one_test(root: Path, store: Path) -> None:
     assert set(history(store, system="local")["test"]) == {"PingPong %transport=mpi"}
 
 
-def test_no_time_zone_data_is_needed_to_store_and_read(
-    root: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import zoneinfo
-
-    monkeypatch.setattr(zoneinfo, "ZoneInfo", None)
-    add(root, store, 0)
-    assert history(store, system="local").height == 2
-
-
 # What is refused
 
 

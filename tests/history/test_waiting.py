@@ -50,6 +50,7 @@ def test_a_command_that_takes_long_says_so_and_another_is_quiet(
 ) -> None:
     frame = history([Made(f"m{number}", normal(number, 30)) for number in range(10)])
     clock(monkeypatch, PROGRESS_S if is_slow else 1e-6)
+    monkeypatch.setattr("fabricheck.history.rows.AT_ONCE", 4)
     lines: list[str] = []
     with listening(lines.append):
         command(frame)

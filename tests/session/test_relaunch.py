@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -165,7 +166,12 @@ def test_what_cannot_be_launched_again_is_incomplete_and_asked_first_next_time(
     """By bounds of 2% for votes and 6% for one launch; `left`: what the session before left open."""
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         asked: list[list[str]] = []
-        patch.setattr(Launcher, "run_again", lambda *given, **_: (asked.append([*map(str, given[2])]), ((), ""))[1])
+
+        def run_again(*given: Any, **_: object) -> tuple[tuple[Case, ...], str]:
+            asked.append([*map(str, given[2])])
+            return (), ""
+
+        patch.setattr(Launcher, "run_again", run_again)
         cases = [
             measured_in(Path(name) / "runs/local-20261129T000000Z", factor=factor, place=place)
             for place, factor in enumerate(factors)

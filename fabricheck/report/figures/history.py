@@ -36,7 +36,7 @@ def overview(history: Watched) -> Figure:
     ratio, sessions = _ratio(history)[:, first:], series.sessions[first:]
     measured = np.flatnonzero(np.isfinite(ratio).any(axis=0)).tolist()
     shares = np.nanpercentile(ratio[:, measured], list(_LINES.values()), axis=0) if measured else np.empty((3, 0))
-    changes = ["; ".join(names) for names in series.software_changes(None)[first:]]
+    changes = ["; ".join(names) for names in series.software_changes()[first:]]
     changes = [shorten(text, _LONGEST_EVENT, placeholder="…") for text in changes]
     rows = []
     for place, session in enumerate(measured):
