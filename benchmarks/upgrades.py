@@ -24,7 +24,6 @@ import numpy.typing as npt
 
 from benchmarks.regression import share
 from fabricheck.diagnosis.bisection import BisectionOutcome, Exchange, bisect
-from fabricheck.diagnosis.tuning_effect import quantity_of
 from fabricheck.diagnosis.upgrade import (
     Answer,
     Changes,
@@ -33,6 +32,7 @@ from fabricheck.diagnosis.upgrade import (
     UpgradeChange,
     changes_of_gains,
     further_rounds,
+    quantity_of,
 )
 from fabricheck.judge.constants import FEWEST, LOOKS
 

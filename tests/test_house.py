@@ -257,7 +257,6 @@ def test_modules_of_one_name_are_of_one_subject() -> None:
         "other_gpus",
         "resume",
         "screen",
-        "tuning_effect",
     }
     subjects |= {"bundle", "explain", "history", "judge", "run", "upgrade", "vendor"}
     names = Counter(name.rpartition(".")[2] for name, file in modules() if file.name != "__init__.py")

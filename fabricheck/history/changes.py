@@ -19,6 +19,8 @@ from fabricheck.results.environment import set_by_launcher
 from fabricheck.units import few
 
 _LOAD = re.compile(r"^[ \t]*(?:module|ml)\s+load\s+(.+)$", re.MULTILINE)
+#: What a StackDifference has for a side without it.
+NOTHING = "none"
 _JOB_SCRIPTS = ("rfm_job.sh", "rfm_build.sh")
 
 
@@ -189,4 +191,4 @@ def _package(path: str) -> str:
 
 
 def _texts(values: Iterable[str]) -> str:
-    return ", ".join(sorted(set(values))) or "none"
+    return ", ".join(sorted(set(values))) or NOTHING

@@ -72,6 +72,12 @@ def prepare_launcher(test: rfm.RegressionTest) -> None:
         launch_in_job(test, extras[KEY])
 
 
+def set_variables(test: rfm.RegressionTest, variables: Mapping[str, str | None]) -> None:
+    """Has the job of `test` set these variables; None: unset it, whoever set it."""
+    test.env_vars.update({name: value for name, value in variables.items() if value is not None})
+    test.prerun_cmds = [*test.prerun_cmds, *(f"unset {name}" for name, value in variables.items() if value is None)]
+
+
 class _WordsOnly(JobLauncher):
     """A launcher whose options are all of its words."""
 
@@ -109,9 +115,8 @@ def reasons_not_to_run(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
         yield mpi.not_gpu_aware(extras.get("mpi", ""), extras["not_gpu_aware"]), True
     for reason in (*_missing_of_gpus(test), *_missing_of_nics(test), *_missing_of_fabrics(test)):
         yield reason, True
-    several = any(hasattr(test, name) for name in ("suite", "rounds"))
-    if KEY in test.current_partition.extras and several:
-        yield "over a fleet only fabricbench runs, no vendor suite and no interleaved launches", True
+    if KEY in test.current_partition.extras and hasattr(test, "suite"):
+        yield "over a fleet only fabricbench runs, no vendor suite", True
 
 
 def _missing_of_gpus(test: rfm.RegressionTest) -> Iterator[str]:

@@ -15,10 +15,16 @@ from datetime import datetime
 from fabricheck.diagnosis.bisection import BisectionOutcome
 from fabricheck.diagnosis.causes import named_of
 from fabricheck.diagnosis.explain import Row, explain, known_noise
-from fabricheck.diagnosis.rounds import require_alike
 from fabricheck.diagnosis.upgrade import Answer, Changes, UpgradeChange, changes_of
 from fabricheck.errors import UserError
-from fabricheck.history.changes import StackDifference, packages_changed, settings_changed, software_of, tuning_of
+from fabricheck.history.changes import (
+    NOTHING,
+    StackDifference,
+    packages_changed,
+    settings_changed,
+    software_of,
+    tuning_of,
+)
 from fabricheck.history.software_of_metrics import ANY_MOVER, library_owner, owners_of_packages, software_crossed
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case
@@ -197,7 +203,7 @@ class UpgradeComparison:
                 for name in names
             )
             both = list(zip(before.runs, after.runs, strict=False))
-            unlike = [finding for pair in both for finding in require_alike(pair, None)]
+            unlike = [unlike for pair in both if (unlike := _unlike(*pair))]
             if not before.cases:
                 continue  # what only the new one can is no loss
             if before.why:
@@ -207,7 +213,7 @@ class UpgradeComparison:
             elif after.why:
                 failures += [] if new_not_built else [after.why]
             elif unlike:
-                left_out.append(unlike[0].message)
+                left_out.append(unlike[0])
             else:
                 pairs[test], sides[test] = both, (before, after)
         return cls(pairs, sides, tuple(failures), tuple(left_out), rounds)
@@ -232,16 +238,19 @@ def judge_upgrade(
     *,
     margin: float,
     looks: int = 1,
+    percentile: float = 50.0,
 ) -> Upgrade:
     """Compares what sessions measured with the environments `names`, the old and the new one.
 
-    `looks`: how often an answer is looked for before it stands; they share the probability of an error.
+    `looks`: how often an answer is looked for before it stands; they share the probability of an error. `percentile` of
+    the iterations' times.
     """
     comparison = UpgradeComparison.of(sessions, suite, system, names)
     sides, failures, left_out = comparison.sides.values(), comparison.failures, comparison.left_out
     smallest = SystemJudge.of(system, suite.root).policy.smallest_effect
+    how = {"smallest_effect": smallest, "margin": margin, "percentile": percentile}
     try:
-        changes = changes_of(comparison.pairs, smallest_effect=smallest, margin=margin, looks=looks)
+        changes = changes_of(comparison.pairs, looks=looks, **how)
     except UserError as error:
         changes = Changes((), (), ())
         left_out = (*left_out, str(error))
@@ -279,6 +288,19 @@ def judge_upgrade(
     )
 
 
+def _unlike(old: Run, new: Run) -> str:
+    """What keeps the runs of a round from being comparable: other ranks, or another plan. Empty where nothing does."""
+
+    def places(run: Run) -> list[tuple[str, str | None]]:
+        return [(place.host, place.device.uuid if place.device else None) for place in run.ranks]
+
+    different = ["where its ranks were"] if places(old) != places(new) else []
+    if old.header["plan"]["series"] != new.header["plan"]["series"]:
+        different.append("what was measured")
+    told = f"{new.path}:1: differs from {old.path} in {', '.join(different)}: they cannot be compared"
+    return told if different else ""
+
+
 def _whole_rounds(cases: Iterable[Case]) -> Sequence[int]:
     """Those of which no test was cut off, an even number: what drifts cancels over A B, B A."""
     measured = Counter(case.repetition for case in cases if case.trusts_its_run and case.result_files())
@@ -299,7 +321,7 @@ def _software(side: _Side) -> tuple[str, str]:
 
 def _different(old: Sequence[Mapping[str, str]], new: Sequence[Mapping[str, str]]) -> tuple[StackDifference, ...]:
     def known(side: Sequence[Mapping[str, str]], name: str) -> str:
-        return ", ".join(sorted({each[name] for each in side if name in each})) or "none"
+        return ", ".join(sorted({each[name] for each in side if name in each})) or NOTHING
 
     names = sorted({name for each in (*old, *new) for name in each})
     return tuple(
