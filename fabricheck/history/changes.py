@@ -129,24 +129,31 @@ def packages_changed(old: Iterable[Run], new: Iterable[Run]) -> tuple[StackDiffe
         if set(sides[0]) == set(sides[1]):
             continue
         # The first that tells them apart: the folder of the package, the file, the build.
-        left, right = next(
-            pair
-            for pair in (
-                [_texts(map(_package, side.values())) for side in sides],
-                [_texts(side.values()) for side in sides],
-                [_texts(f"{path} (build {identity[:SHORT]})" for identity, path in side.items()) for side in sides],
-            )
-            if pair[0] != pair[1]
-        )
+        for shown in (_packages, _files, _builds):
+            left, right = map(shown, sides)
+            if left != right:
+                break
         packages.setdefault((left, right), []).append(name)
     return tuple(
-        StackDifference(
-            few(names),
-            *texts,
-            *(tuple(path for name in names for path in side.get(name, {}).values()) for side in (before, after)),
-        )
+        StackDifference(few(names), *texts, _files_of(names, before), _files_of(names, after))
         for texts, names in packages.items()
     )
+
+
+def _files_of(names: Iterable[str], side: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+    return tuple(path for name in names for path in side.get(name, {}).values())
+
+
+def _packages(side: Mapping[str, str]) -> str:
+    return _texts(map(_package, side.values()))
+
+
+def _files(side: Mapping[str, str]) -> str:
+    return _texts(side.values())
+
+
+def _builds(side: Mapping[str, str]) -> str:
+    return _texts(f"{path} (build {identity[:SHORT]})" for identity, path in side.items())
 
 
 def settings_changed(old: Iterable[Run], new: Iterable[Run]) -> tuple[StackDifference, ...]:

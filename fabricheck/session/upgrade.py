@@ -31,6 +31,7 @@ from fabricheck.records.case import Case
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.session.outcome import read_result
 from fabricheck.session.problems import problems_of_cases
 from fabricheck.session.reframe_report import FinishedSession
@@ -203,7 +204,7 @@ class UpgradeComparison:
                 for name in names
             )
             both = list(zip(before.runs, after.runs, strict=False))
-            unlike = [unlike for pair in both if (unlike := _unlike(*pair))]
+            unlike = [reason for pair in both if (reason := _unlike(*pair))]
             if not before.cases:
                 continue  # what only the new one can is no loss
             if before.why:
@@ -221,12 +222,9 @@ class UpgradeComparison:
     @property
     def round_seconds(self) -> float:
         """How long a round took, by when the runs started."""
-        starts = [
-            datetime.fromisoformat(str(run.header["started_utc"]).replace("Z", "+00:00"))
-            for rounds in self.pairs.values()
-            for pair in rounds
-            for run in pair
-        ]
+        starts: list[datetime] = []
+        for rounds in self.pairs.values():
+            starts += [parse_utc(run.header["started_utc"]) for pair in rounds for run in pair]
         return (max(starts) - min(starts)).total_seconds() / (self.rounds - 1) if self.rounds > 1 and starts else 0.0
 
 
@@ -256,12 +254,13 @@ def judge_upgrade(
         left_out = (*left_out, str(error))
     if any(session.interrupted for session in sessions):
         left_out, failures = (*left_out, *failures), ()
-    versions = [[_software(side[number]) for side in sides] for number in (0, 1)]
-    software, variables = (
-        _different(*([json.loads(pair[what]) for pair in side] for side in versions)) for what in (0, 1)
-    )
+    old, new = ([_software(side[number]) for side in sides] for number in (0, 1))
+    software = _different([versions for versions, _ in old], [versions for versions, _ in new])
+    variables = _different([tuning for _, tuning in old], [tuning for _, tuning in new])
     set_by_variable = {each.name for each in variables}
+    settings = settings_changed(*(_runs_of(sides, number) for number in (0, 1)))
     packages = packages_changed(*([side[number].runs[0] for side in sides] for number in (0, 1)))
+    told = [each for session in sessions for each in session.findings]
     return Upgrade(
         system,
         *names,
@@ -270,19 +269,11 @@ def judge_upgrade(
         changes,
         tuple(dict.fromkeys(failures)),
         tuple(dict.fromkeys(left_out)),
-        tuple(
-            dict.fromkeys(
-                each.message for session in sessions for each in session.findings if each.code == "does-not-apply"
-            )
-        ),
+        tuple(dict.fromkeys(each.message for each in told if each.code == "does-not-apply")),
         software,
         variables,
         packages,
-        tuple(
-            each
-            for each in settings_changed(*([run for side in sides for run in side[number].runs] for number in (0, 1)))
-            if each.name not in set_by_variable
-        ),
+        tuple(each for each in settings if each.name not in set_by_variable),
         _suspects(changes, comparison, software, variables),
         comparison.round_seconds,
     )
@@ -319,7 +310,14 @@ def _software(side: _Side) -> tuple[str, str]:
     return software_of(run, case, {}, {}), tuning_of(run, case)
 
 
-def _different(old: Sequence[Mapping[str, str]], new: Sequence[Mapping[str, str]]) -> tuple[StackDifference, ...]:
+def _runs_of(sides: Iterable[tuple[_Side, _Side]], number: int) -> list[Run]:
+    return [run for side in sides for run in side[number].runs]
+
+
+def _different(old_texts: Iterable[str], new_texts: Iterable[str]) -> tuple[StackDifference, ...]:
+    """What differs between names and values, as JSON, of either side."""
+    old, new = list(map(json.loads, old_texts)), list(map(json.loads, new_texts))
+
     def known(side: Sequence[Mapping[str, str]], name: str) -> str:
         return ", ".join(sorted({each[name] for each in side if name in each})) or NOTHING
 
