@@ -25,6 +25,7 @@ import numpy.typing as npt
 from benchmarks.regression import share
 from fabricheck.diagnosis.bisection import BisectionOutcome, Exchange, bisect
 from fabricheck.diagnosis.upgrade import (
+    LOOKS,
     Answer,
     Changes,
     Key,
@@ -34,7 +35,7 @@ from fabricheck.diagnosis.upgrade import (
     further_rounds,
     quantity_of,
 )
-from fabricheck.judge.constants import FEWEST, LOOKS
+from fabricheck.judge.constants import FEWEST
 
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator

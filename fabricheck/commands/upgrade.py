@@ -15,7 +15,7 @@ import click
 from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN, SYSTEM, given_as
 from fabricheck.commands.run import lock_output
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import FALSE_ALARM, FEWEST, LOOKS, MOST_ROUNDS
+from fabricheck.judge.constants import FALSE_ALARM, FEWEST, MOST_ROUNDS
 from fabricheck.units import few
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def upgrade(given: UpgradeOptions) -> None:
     fabricheck upgrade openmpi without:NCCL_NET_GDR_LEVEL --system alps:gpu
     """
     context = click.get_current_context()
-    from fabricheck.diagnosis.upgrade import Answer, further_rounds
+    from fabricheck.diagnosis.upgrade import LOOKS, Answer, further_rounds
     from fabricheck.history.text import to_json
     from fabricheck.session.exchange import Stacks, find_causes
     from fabricheck.session.progress import Progress

@@ -36,6 +36,8 @@ from fabricheck.units import format_size
 
 # A factor of a million is as good as no bound; two noisy rounds give numbers that no float can hold.
 _FAR = math.log(1e6)
+#: How often an answer is looked for: where the first rounds cannot say, once more after so many as it needs. Chosen.
+LOOKS = 2
 
 
 class Answer(str, Enum):

@@ -127,13 +127,12 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         (_SINCE, "Run the earlier version on the same nodes: does the loss go away?",
          "Look at its settings. MPI: transport and GPU memory (`UCX_LOG_LEVEL=info`). NCCL: plugin, GDR level and "
          "channels (`NCCL_DEBUG=INFO`)",
-         "Does the tuning help? `fabricheck upgrade OLD without:profile --system {system}`"),
-        "A library or a setting"),
+         "Does the tuning help? `fabricheck upgrade --help`"), "A library or a setting"),
     "all-slow": CatalogueEntry("All peers are equally slow (software or a setting)", SLOW, _MEASURED,
         "All that was measured lost nearly the same share, so no part of a node explains it.",
         (_SINCE,
-         "Check modules, driver, MPI and NCCL or RCCL. Does the tuning still help? `fabricheck upgrade OLD "
-         "without:profile --system {system}`")),
+         "Check modules, driver, MPI and NCCL or RCCL. Does the tuning still help? `fabricheck upgrade "
+         "--help`")),
     "no-healthy-majority": CatalogueEntry("More than half of the peers are slow", SLOW, _MEASURED,
         "Most peers are below the link rate. So the link rate is the baseline here, not the peers.",
         ("Look up what the links carry: `fabricheck expected --system {system}`", _SINCE)),
