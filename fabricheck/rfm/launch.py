@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
@@ -360,11 +360,17 @@ def gpu_environments(libraries: Sequence[str], transport: str) -> list[str]:
     has_library = any(set(API_OF_CCL) & set(each.features) for one in partitions for each in one.environs)
     if has_library or transport == "ccl":
         return [f"+mpi +{name}" for name in libraries]
-    apis = {API_OF_CCL[name] for name in libraries}
-    able = (
-        [each.name for each in one.environs if "mpi" in each.features and apis & {*each.features}] for one in partitions
-    )
-    return [*dict.fromkeys(names[0] for names in able if names)]
+    return first_environments({API_OF_CCL[name] for name in libraries})
+
+
+def first_environments(features: Collection[str]) -> list[str]:
+    """The first environment of each partition that has MPI and one of these features, by its name."""
+    names: dict[str, None] = {}
+    for partition in rt.runtime().system.partitions:
+        able = [each for each in partition.environs if "mpi" in each.features]
+        fitting = [each.name for each in able if not {*features}.isdisjoint(each.features)]
+        names.update(dict.fromkeys(fitting[:1]))
+    return [*names]
 
 
 def launch_command(test: rfm.RegressionTest) -> str:

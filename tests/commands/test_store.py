@@ -73,19 +73,23 @@ def test_the_folder_of_a_run(suite: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_result_files(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = [result_file(suite, 0, number) for number in range(2)]
-    assert run("store", "import", *files) == 2
-    assert "--system, --test" in capsys.readouterr().err
-    options = ("--system", "local", "--test", "PingPong %transport=mpi", "--partition", "gpu", "--tag", "by hand")
-    assert run("store", "import", *files, *options) == 0
+    """They name their tests; one that does not is none of the history."""
+    case = "PingPong,%transport=mpi,@local:gpu+openmpi"
+    files = [result_file(suite, 0, number, change=lambda lines: lines[0].update(case=case)) for number in range(2)]
+    assert run("store", "import", *files) == 0
     found = history(suite / "output" / "store", system="local")
     assert found["session"].n_unique() == 1 and found["run_id"].n_unique() == 2
     assert found.select("partition", "environment", "test").unique().rows() == [
-        ("gpu", "unknown", "PingPong %transport=mpi")
+        ("gpu", "openmpi", "PingPong %transport=mpi")
     ]
-    assert run("store", "import", *reversed(files), *options) == 2
-    assert "is stored already" in capsys.readouterr().err
-    assert run("store", "import", CUDA, "--system", "hgx-h200", "--test", "PingPong") == 0
+    capsys.readouterr()
+    for words, told in (
+        (reversed(files), "is stored already"),
+        ((*files, "--system", "alps"), "is a run of local instead of alps"),
+        ((CUDA,), "does not name its test"),
+    ):
+        assert run("store", "import", *words) == 2
+        assert told in capsys.readouterr().err
 
 
 def test_values_of_a_part_go_into_its_file_among_the_parts(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,12 +134,8 @@ def test_import_of_what_is_none(suite: Path, capsys: pytest.CaptureFixture[str])
     assert run("store", "import", folder) == 2
     assert "reframe.json: cannot be read" in capsys.readouterr().err
     (suite / "no.jsonl").write_text("nothing")
-    assert run("store", "import", suite / "no.jsonl", "--system", "local", "--test", "T") == 2
+    assert run("store", "import", suite / "no.jsonl") == 2
     assert "has no valid header" in capsys.readouterr().err
-    assert run("store", "import", CUDA, "--system", "local", "--test", "T") == 2
-    assert (
-        "was measured on NVIDIA H200, and local has no GPUs: give its system with --system" in capsys.readouterr().err
-    )
     assert not (suite / "output" / "store").exists()
 
 
