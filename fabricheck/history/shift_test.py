@@ -178,20 +178,21 @@ def _fit(values: Floats, side: Ints, freedom: Floats) -> _Fitted:
     centred = values - median(values)[:, None]
     indicators = [side == EARLIER, side != EARLIER, side == CANDIDATE]
 
+    least = 1e-2 * LEAST_SPREAD**2
+
     def known(rows: slice) -> tuple[Floats, ...]:
         there = np.isfinite(centred[rows])
         sides = [np.where(there, each, 0.0) for each in indicators]
         fitted = restricted(np.nan_to_num(centred[rows]), sides, there)
-        return fitted.squares.T, fitted.determinant.T, fitted.last.T, fitted.variance.T
+        varies = (fitted.squares > least).any(axis=0) & (freedom[rows] > 0)
+        logs = -0.5 * (freedom[rows] * np.log(np.maximum(fitted.squares, least)) + fitted.determinant)
+        return np.where(varies, logs, 0.0).T, fitted.last.T, (fitted.squares * fitted.variance).T
 
-    squares, determinant, shift, variance = cast("tuple[Floats, Floats, Floats, Floats]", by_rows(known, len(values)))
-    least = 1e-2 * LEAST_SPREAD**2
-    varies = (squares > least).any(axis=1) & (freedom > 0)
-    logs = -0.5 * (freedom[:, None] * np.log(np.maximum(squares, least)) + determinant)
-    weights = weights_of(np.where(varies[:, None], logs, 0.0))
+    logs, shift, squares = cast("tuple[Floats, Floats, Floats]", by_rows(known, len(values)))
+    weights = weights_of(logs)
     mean = (weights * shift).sum(axis=1)
     between = (weights * (shift - mean[:, None]) ** 2).sum(axis=1)
-    return _Fitted(mean, (weights * squares * variance).sum(axis=1), between)
+    return _Fitted(mean, (weights * squares).sum(axis=1), between)
 
 
 def _scores(statistic: Floats, freedom: Floats) -> Floats:
