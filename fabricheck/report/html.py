@@ -44,8 +44,17 @@ _MOST_METRICS = 128  # of a run
 # Characters of all runs: with the map a page has less than 1.5 MB, which mail and tickets take.
 _MOST_CHARACTERS = 1_000_000
 
+
+def coded(text: str) -> Markup:
+    """A text for a page whose commands are between backticks."""
+    parts = printable(text).split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else part for place, part in enumerate(parts)
+    )
+
+
 # What templates call.
-_CALLED = (number, reason_without_source, share_of_yardstick, unit_shown, watch_summary, yardstick_text)
+_CALLED = (coded, number, reason_without_source, share_of_yardstick, unit_shown, watch_summary, yardstick_text)
 
 
 @dataclass(frozen=True)

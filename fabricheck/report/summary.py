@@ -77,8 +77,8 @@ def next_of_pass(verdict: Verdict, runs: Sequence[RunJudgement], system: str) ->
     if verdict is not Verdict.PASS or not system:
         return ""
     if all(each.calibrated for each in metrics):
-        return f"nothing to fix; trends: {program()} watch --system {system}"
-    return f"after {_SESSIONS} sessions: {program()} calibrate --system {system}"
+        return f"nothing to fix; trends: `{program()} watch --system {system}`"
+    return f"after {_SESSIONS} sessions: `{program()} calibrate --system {system}`"
 
 
 def machine(runs: Sequence[RunJudgement]) -> str:

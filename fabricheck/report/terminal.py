@@ -33,6 +33,7 @@ from fabricheck.report.content import (
     unit_shown,
     weakest,
 )
+from fabricheck.report.lines import plain
 from fabricheck.report.shares import map_of_gpus, share_of_yardstick
 from fabricheck.report.summary import next_of_pass, smallest_losses, summarise_counts
 from fabricheck.suite import program
@@ -137,7 +138,7 @@ def _first_lines(ranked: Sequence[RunJudgement], verdict: Verdict, width: int, s
         totals += f"; {losses}"
     yield from _text(verdict.value, marked(totals, rehearsal=is_rehearsed), width, 2 * _MOST_LINES)
     if next_ := next_of_pass(verdict, ranked, system):
-        yield from _text("", f"next: {next_}", width, 2 * _MOST_LINES)
+        yield from _text("", f"next: {plain(next_)}", width, 2 * _MOST_LINES)
 
 
 def _text(label: str, text: str, width: int, most: int = _MOST_LINES, more: str = "") -> Iterator[_Line]:
@@ -182,7 +183,7 @@ def _card_lines(cards: Sequence[Card], width: int) -> Iterator[_Line]:
         loss = f"{'' if card.loss.startswith(('is ', 'loses ')) else ':'} {card.loss}"
         yield from _text("SUSPECT", f"{card.part}{loss}", width)
         for place, step in enumerate(card.next_):
-            yield from _text("", f"{'then' if place else 'next'}: {step}", width, 2 * _MOST_LINES)
+            yield from _text("", f"{'then' if place else 'next'}: {plain(step)}", width, 2 * _MOST_LINES)
     if rest := cards[_MOST_CARDS:]:
         verdicts = _counts([card.verdict for card in rest])
         yield _Line("", f"{_INDENT}and {plural(len(rest), 'more cause')}: {verdicts}")
