@@ -3,9 +3,9 @@
     python -m benchmarks.picture
 
 It is made again when the page changes: the picture has the sum of what the page shows before its runs as a text, which
-`tests/browser/test_picture.py` compares with today's page. The runs are those of the recorded acceptance of four H200 (docs/results/h200x4-2026-11-21), of which all pairs over
-GPU 2 are made 5% slower here; two checks, which the README of those results explains, are left out. So it is no
-measurement.
+`tests/browser/test_picture.py` compares with today's page. The runs are those of the recorded acceptance of four H200
+(docs/results/h200x4-2026-11-21), of which all pairs over GPU 2 are made 5% slower here; two checks, which the README of
+those results explains, are left out. So it is no measurement.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def page() -> str:
 
 
 def sum_of(text: str) -> bytes:
-    """The chunk of a PNG file with the SHA-256 of a page, style included, up to its runs, which the picture leaves out."""
+    """The chunk of a PNG file with the SHA-256 of a page, style included, up to its runs, which are below the picture."""
     shown, _, _ = text.partition('<section aria-labelledby="runs">')
     return b"tEXtpage\0" + hashlib.sha256(shown.encode()).hexdigest().encode()
 
 
 def with_text(picture: bytes, chunk: bytes) -> bytes:
-    """Put a chunk behind the header of a PNG file, which ends at byte 33 (PNG specification, sections 5.3 and 11.3.4)."""
+    """Put a chunk behind the header of a PNG file, which ends at byte 33 (PNG, sections 5.3 and 11.3.4)."""
     length = struct.pack(">I", len(chunk) - len("tEXt"))
     return picture[:33] + length + chunk + struct.pack(">I", zlib.crc32(chunk)) + picture[33:]
 
