@@ -65,7 +65,7 @@ def page() -> str:
 
 
 def sum_of(text: str) -> bytes:
-    """The chunk of a PNG file with the SHA-256 of a page, style included, up to its runs, which are below the picture."""
+    """The chunk of a PNG file with the SHA-256 of a page, style included, up to its runs, which the picture has not."""
     shown, _, _ = text.partition('<section aria-labelledby="runs">')
     return b"tEXtpage\0" + hashlib.sha256(shown.encode()).hexdigest().encode()
 

@@ -134,8 +134,8 @@ def of_entry(entry: CatalogueEntry, its_steps: tuple[str, ...], width: int = 100
 
 @dataclass(frozen=True)
 class Explained:
-    """A finding with its line, and one level deeper its message, what decides it and what to do; commands of these two are
-    between backticks."""
+    """A finding with its line, and one level deeper its message, what decides it and what to do; commands of the last
+    two are between backticks."""
 
     verdict: Verdict
     code: str

@@ -93,8 +93,7 @@ def test_the_commands_of_a_code_can_be_pasted(code: str, monkeypatch: pytest.Mon
         findings += [replace(found, components=(Component(Kind.NIC, port, "nid001"),)) for port in _PORTS]
     commands = []
     for finding in findings:
-        finding = replace(finding, files=("result.jsonl",))
-        for step in marked_steps(finding, system="alps", run=RUN, tests=tests):
+        for step in marked_steps(replace(finding, files=("result.jsonl",)), system="alps", run=RUN, tests=tests):
             commands += [command for command in re.findall("`([^`]+)`", step) if not _OTHER.match(command)]
     for command in commands:
         assert re.match(r"[a-z][\w./-]* ?", command), command
