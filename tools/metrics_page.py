@@ -38,6 +38,8 @@ _FORMULA: Mapping[Quantity, str] = {
     "goodput": "8 · bytes ÷ time in ns; of sizes from 64 KiB up. *bytes* is below",
     "latency": "time ÷ 1,000; of sizes below 64 KiB",
 }
+#: Tags of checks that other pages describe.
+_ELSEWHERE = {"vendor", "vendor-mixed", "cross-check", "tuning"}
 #: Where a check comes from: "(De Sensi et al., SC24, section III)".
 _CITED = re.compile(r" \([^()]*(?:section|figure|et al|paper)[^()]*(?:\([^()]*\)[^()]*)*\)")
 #: By an operation's name, or how the names of several begin: what is measured, and what `bytes` are.
@@ -107,14 +109,15 @@ def _operations() -> Iterator[str]:
 def _checks() -> Iterator[str]:
     yield "## Checks\n"
     yield "`fabricheck run --list` prints those that apply to a system; `--name` and `--tag` choose among them. The docstring of a"
-    yield "check names the section of the paper that it follows.\n"
+    yield "check names the section of the paper that it follows. Those of [vendors' tools](vendor-tools.md) and of"
+    yield "[tuning variables](tuning.md) are left out here.\n"
     for file in sorted(CHECKS.glob("*.py")):
         for check in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(check, ast.ClassDef):
-                tags = ", ".join(f"`{tag}`" for tag in sorted(_attribute(check, "tags")))
+            tags = sorted(_attribute(check, "tags")) if isinstance(check, ast.ClassDef) else []
+            if isinstance(check, ast.ClassDef) and not _ELSEWHERE & {*tags}:
                 summary = " ".join((ast.get_docstring(check) or "").split("\n\n")[0].split()).replace("*CCL", r"\*CCL")
                 sentence = _CITED.sub("", re.split(r"(?<=[.]) (?=[A-Z])", summary)[0]).replace("?.", "?")
-                yield f"- `{check.name}` ({tags}): {sentence}"
+                yield f"- `{check.name}` ({', '.join(tags)}): {sentence}"
 
 
 def _attribute(check: ast.ClassDef, name: str) -> set[str]:

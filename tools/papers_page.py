@@ -34,7 +34,7 @@ fabricheck reproduce sc24-3 --system alps
 fabricheck reproduce sc24-3 --from output/runs/RUN
 ```
 
-It leaves a page and a table (CSV). Points are numbers that the text, a caption or a table of the paper
+It leaves a page and a table (CSV), to which the name of a session leads below. Points are numbers that the text, a caption or a table of the paper
 states; none was read off a drawing: our copies of the papers have none. The ratios behind *holds here*, *does
 not hold here* and *is open here* have 95% intervals; *expected* and *nominal* are those of [the
 model](methodology.md#what-the-links-allow), and lines with a system's name are what its points are shares of.
@@ -71,7 +71,7 @@ class Recorded:
 
 
 def _miniature(system: str, of: str, *papers: str) -> Recorded:
-    return Recorded(system, of, f"miniatures-2026-11-29/{system}.tar.xz", system, system, papers)
+    return Recorded(system, f"{of} (miniature)", f"miniatures-2026-11-29/{system}.tar.xz", system, system, papers)
 
 
 SESSIONS = (
@@ -82,7 +82,14 @@ SESSIONS = (
     _miniature("lumi", "LUMI", "sc24", "schieffer"),
     _miniature("frontier", "Frontier", "commbench"),
     _miniature("summit", "Summit", "commbench", "openpower"),
-    _miniature("emulated", "emulated nodes", "sc24", "commbench"),
+    Recorded(
+        "emulated",
+        "emulated nodes",
+        "miniatures-2026-11-29/emulated.tar.xz",
+        "emulated",
+        "emulated",
+        ("sc24", "commbench"),
+    ),
 )
 
 
@@ -111,17 +118,14 @@ def main() -> None:
             if not any(rows.values()):
                 continue
             drawn = [draw(cited, shown, rows[shown]) for shown in rows if rows[shown]]
-            links = _files(f"{name}-{session.name}", cited, drawn)
+            links = _files(f"{name}-{session.name}", session.of, cited, drawn)
             # Stand-ins for GPUs and their libraries are no evidence of what these do.
-            if any_rehearsal(runs):
-                sections[name].append(f"Miniature of {session.of}: {links}\n")
-            else:
-                told = answer(cited.figure, rows[quantities[0]])
-                sections[name].append(f"{session.of[:1].upper()}{session.of[1:]}: {links}. {told}".rstrip() + "\n")
+            told = "" if any_rehearsal(runs) else answer(cited.figure, rows[quantities[0]])
+            sections[name].append(f"- {links}. {told}" if told.startswith("That") else f"- {links}")
     for name, cited in figures.items():
         if not sections[name]:
             alone = [draw(cited, shown, []) for shown in cited.figure.quantities if any(cited.points(shown))]
-            sections[name] = [f"The paper's points: {_files(f'{name}-paper', cited, alone)}\n"] if alone else []
+            sections[name] = [f"- {_files(f'{name}-paper', 'the paper', cited, alone)}"] if alone else []
     PAGE.write_text("\n".join([_HEAD, *_body(figures, sections)]), encoding="utf-8")
 
 
@@ -135,19 +139,19 @@ def _body(figures: dict[str, Cited], sections: dict[str, list[str]]) -> Iterator
         yield f"{cited.figure.section}. The paper: {cited.figure.concluded}.\n"
         if cited.figure.not_here:
             yield f"Not measured: {cited.figure.not_here}.\n"
-        yield from sections[name]
+        yield "\n".join([*sections[name], ""])
 
 
-def _files(name: str, cited: Cited, drawn: list[Figure]) -> str:
-    """Write the drawings and the table of a figure; return the links to them."""
-    links = []
+def _files(name: str, of: str, cited: Cited, drawn: list[Figure]) -> str:
+    """Write the drawings and the table of a figure; return the links to them: `of` to the table."""
+    links = [f"[{of[:1].upper()}{of[1:]}](results/papers/{name}.csv)"]
     (DRAWINGS / f"{name}.csv").write_text(as_csv(drawn), encoding="utf-8")
     page = render_paper(cited, drawn, "")
     for figure, svg in zip(drawn, re.findall(r'<svg class="chart".*?</svg>', page, re.DOTALL), strict=True):
         file = f"{name}-{figure.title.split()[0]}.svg"
         (DRAWINGS / file).write_text(_alone(svg, figure), encoding="utf-8")
         links.append(f"[{figure.title.split()[0]}](results/papers/{file})")
-    return ", ".join([*links, f"[table](results/papers/{name}.csv)"])
+    return " ".join(links)
 
 
 def _alone(svg: str, figure: Figure) -> str:
