@@ -179,7 +179,7 @@ def run(given: RunOptions) -> None:
             session, known = Again(launcher, selection, given.launches, tell).judge(session)
         outcome = known or judge_session(session, suite, name)  # which needs no nodes
         click.echo(f"fabricheck: the checks are those of {suite.root}", err=True)
-        _say(outcome, name, is_short=given.is_short)
+        _say(outcome, name, str(session.folder), is_short=given.is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     _conclude(context, session, outcome, kept=kept, is_short=given.is_short)
 
@@ -270,18 +270,20 @@ def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> N
     from fabricheck.commands.fleet import nodes_wanted
     from fabricheck.session.reframe import list_suite, require_tags
     from fabricheck.session.reframe_report import past_seconds
+    from fabricheck.session.start import require_ready
     from fabricheck.units import plural
 
     require_tags(suite.root / "checks", selection.tags)
+    is_described = selection.whole_system in suite.systems()
     try:
         listing = list_suite(suite, selection, output)
     except UserError:
-        if selection.whole_system in suite.systems():
-            from fabricheck.session.start import require_ready
-
+        if is_described:
             require_ready(suite, selection.whole_system, None)  # which has better words for a mistake in its files
         raise
     click.echo(listing.notes, err=True, nl=False)
+    if is_described:
+        require_ready(suite, selection.whole_system, None)
     past = past_seconds(output / "runs", selection.whole_system)
     times = [past.get(case.rpartition(" @")[0]) for case in listing.cases]
     for case, seconds in zip(listing.cases, times, strict=True):
@@ -295,7 +297,7 @@ def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> N
         click.echo(f"fabricheck: {nodes}", err=True)
 
 
-def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
+def _say(outcome: Outcome, system: str, folder: str, *, is_short: bool) -> None:
     """What a run came to, on the terminal."""
     from fabricheck.report.fleet import short, table
     from fabricheck.report.part_names import NodeParts
@@ -303,7 +305,9 @@ def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
 
     width, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
     if not is_short:
-        click.echo(render(outcome.judged, width=width, color=color, diagnosis=outcome.diagnosis, system=system))
+        click.echo(
+            render(outcome.judged, width=width, color=color, diagnosis=outcome.diagnosis, system=system, folder=folder)
+        )
     if outcome.fleet is not None:
         parts = NodeParts.of(outcome.judged)
         click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, parts, width)))

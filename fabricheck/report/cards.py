@@ -59,11 +59,13 @@ def cards_of(
     diagnosis: Diagnosis,
     *,
     system: str = "",
+    folder: str = "",
     watched: WatchResult | None = None,
 ) -> tuple[Card, ...]:
-    """All causes, those that name a component first; none where nothing is wrong. `found`: the diagnosis of `runs`."""
+    """All causes, those that name a component first; none where nothing is wrong. `system` and `folder`, that of the
+    session, are for commands."""
     places = {id(each): place for place, each in enumerate(worst_first(runs), start=1)}
-    writer = _Writer(runs, tuple(f"run{places[id(each)]}" for each in runs), NodeParts.of(runs), system)
+    writer = _Writer(runs, tuple(f"run{places[id(each)]}" for each in runs), NodeParts.of(runs), system, folder)
     return (
         *(writer.card(each) for each in diagnosis.causes if each.finding.components),
         *writer.of_problems(diagnosis),
@@ -80,11 +82,12 @@ class _Writer:
     links: Sequence[str]
     parts: NodeParts
     system: str
+    folder: str
 
     def card(self, cause: Cause) -> Card:
         finding = cause.finding
         tests = [self.runs[number].test for number in cause.runs]
-        first = marked_steps(finding, system=self.system, tests=tests)[:1]
+        first = marked_steps(finding, system=self.system, run=self.folder, tests=tests)[:1]
         next_ = (
             *(first if finding.code == "wrong-bytes" or cause.whole or not finding.components else ()),
             *self.parts.looks(finding.components),
@@ -140,24 +143,26 @@ class _Writer:
         more = f", and {len(affected.rows) - 1} more" if len(affected.rows) > 1 else ""
         return f"{text} {number(worst.value)} {unit_shown(worst.unit)}{more}"
 
+    def _first(self, problem: Finding) -> tuple[str, ...]:
+        return marked_steps(problem, system=self.system, run=self.folder)[:1]
+
     def of_problems(self, diagnosis: Diagnosis) -> Iterator[Card]:
         """What was not measured, or not what was requested: the first problem of each run, which is the cause."""
         problems: dict[tuple[Verdict, str, str, tuple[str, ...]], list[tuple[Finding, str, str]]] = {}
         shown = {each for cause in diagnosis.causes for each in cause.told}
         for problem in diagnosis.problems:
             if not problem.components:
-                key = (problem.verdict, problem.code, problem.message, marked_steps(problem, system=self.system)[:1])
+                key = (problem.verdict, problem.code, problem.message, self._first(problem))
                 problems.setdefault(key, []).append((problem, "session", ""))
         for judged, link in zip(self.runs, self.links, strict=True):
             for problem in judged.all_problems[:1]:
                 if problem not in shown:
-                    first = marked_steps(problem, system=self.system)[:1]
-                    key = (problem.verdict, problem.code, short_message(problem, judged), first)
+                    key = (problem.verdict, problem.code, short_message(problem, judged), self._first(problem))
                     problems.setdefault(key, []).append((problem, facts_of(judged).name, link))
         for (verdict, code, message, _), where in sorted(problems.items(), key=lambda item: -SEVERITY[item[0][0]]):
             names = [name for _, name, link in where if link]
             title = message if len(message) <= _LONGEST_TITLE else f"{message[:_LONGEST_TITLE]}…"
-            first = marked_steps(where[0][0], system=self.system, tests=names)[:1]
+            first = marked_steps(where[0][0], system=self.system, run=self.folder, tests=names)[:1]
             next_ = tuple(filter(None, (*first, _again(names, self.system))))
             loss = f"in {few(names, between='; ')}" if names else ""
             yield Card(

@@ -59,8 +59,9 @@ def qualify_pass(verdict: Verdict, runs: Sequence[RunJudgement], watched: WatchR
     return ", ".join(words)
 
 
-def summarise_counts(runs: Sequence[RunJudgement]) -> str:
-    """How many runs and metrics there are, and of each verdict how many."""
+def summarise_counts(runs: Sequence[RunJudgement], *, standing: str = "") -> str:
+    """How many runs and metrics there are, and of each verdict how many; how many are not judged, unless the `standing`
+    of a PASS, which is beside it, says so."""
     if not runs:
         return "nothing was measured"
     metrics = [each for run in runs for each in run.judgements]
@@ -68,7 +69,7 @@ def summarise_counts(runs: Sequence[RunJudgement]) -> str:
     of_metrics = _counts(each.verdict for each in metrics) + strength(metrics)
     parts = ((plural(len(runs), "run"), of_runs), (plural(len(metrics), "metric"), of_metrics))
     counts = [": ".join(filter(None, part)) for part in parts]
-    return "; ".join(filter(None, (not_judged(metrics), *counts)))
+    return "; ".join(filter(None, ("" if standing else not_judged(metrics), *counts)))
 
 
 def next_of_pass(verdict: Verdict, runs: Sequence[RunJudgement], system: str) -> str:

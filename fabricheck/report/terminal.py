@@ -81,14 +81,16 @@ def render(
     height: int = 40,
     diagnosis: Diagnosis,
     system: str = "",
+    folder: str = "",
 ) -> str:
     """Text of at most `width` columns and `height` lines, the worst first; lines without room are counted. A command of
     Fabricheck that has no room in a line is a longer one, which the terminal breaks and can be pasted.
 
-    `system` is for the commands to run next. A terminal has at least 40 columns and 24 lines.
+    `system` and `folder`, that of the session, are for the commands to run next. A terminal has at least 40 columns and 24 lines.
     """
     width, height = max(width, _NARROWEST), max(height, _LOWEST)
-    lines = [*_all_lines(runs, diagnosis, width, system)]
+    cards = cards_of(runs, diagnosis, system=system, folder=folder)
+    lines = [*_all_lines(runs, diagnosis, cards, width, system)]
     shown: list[str] = []
     left = height - 1
     texts = _layout(lines, width, color)
@@ -102,11 +104,13 @@ def render(
     return "\n".join(shown)
 
 
-def _all_lines(runs: Sequence[RunJudgement], diagnosis: Diagnosis, width: int, system: str) -> Iterator[_Line]:
+def _all_lines(
+    runs: Sequence[RunJudgement], diagnosis: Diagnosis, cards: Sequence[Card], width: int, system: str
+) -> Iterator[_Line]:
     ranked = worst_first(runs)
     verdict, _ = overall(runs, diagnosis.problems)
     yield from _first_lines(ranked, verdict, width, system)
-    yield from _card_lines(cards_of(runs, diagnosis, system=system), width)
+    yield from _card_lines(cards, width)
     marks = is_mixed(run.run for run in runs)
     passed: list[RunJudgement] = []
     bad: list[RunJudgement] = []

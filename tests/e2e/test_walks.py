@@ -78,7 +78,8 @@ def test_a_laptop(laptop: Laptop) -> None:
         (sample,) = re.findall(r"^```\n…\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
         tests, total = sample.partition("PASS        ")[::2]
         assert all(re.match(r"\d+/\d+ +\w+ mpi +PASS +[\d.]+ Gb/s", line) for line in tests.splitlines())
-        require_lines("README.md", ["PASS", *total.splitlines()], laptop.job.stdout)
+        output = re.sub(r"RFM_PREFIX=\S+ ", "", laptop.job.stdout)  # of a folder for results, which `make demo` has not
+        require_lines("README.md", ["PASS", *total.splitlines()], output)
 
 
 @pytest.mark.full
@@ -273,7 +274,8 @@ def test_a_ci_job(toy: ToySuite, tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_vendor_with_the_bundle(laptop: Laptop, tmp_path: Path) -> None:
-    """REPRODUCE.md alone says which file is the run, configures the benchmark, measures the same again, judges both."""
+    """REPRODUCE.md alone says which file is the run, and configures the benchmark and measures the same again where no
+    Fabricheck is; then both are judged."""
     programs = laptop.folder / "built" / "openmpi"
     (folder,) = (laptop.folder / "out" / "runs").glob("local-*")
     job = paste(f"fabricheck report {folder} --output acceptance.html", tmp_path)
@@ -294,8 +296,11 @@ def test_a_vendor_with_the_bundle(laptop: Laptop, tmp_path: Path) -> None:
     assert "three commands" in page("when-it-is-red.md")
     *launches, judge = re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len([line for line in launches[0].splitlines() if not line.startswith("export ")]) == 3
-    for launch in launches:
-        job = paste(f"set -e\nPATH={cmake.parent}:$PATH\n{launch}", vendor)
+    bare = {"PATH": f"{cmake.parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    for launch in ("! command -v fabricheck && ! python3 -c 'import fabricheck' 2>/dev/null", *launches):
+        job = subprocess.run(
+            ["bash", "-ec", launch], cwd=vendor, env=bare, capture_output=True, text=True, check=False, timeout=400
+        )
         assert job.returncode == 0, job.stdout + job.stderr
     for line in judge.splitlines():
         job = paste(line, vendor)
