@@ -9,9 +9,9 @@ from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS, Certainty
 PAGE = Path("docs/findings.md")
 _HEAD = """# Findings
 
-Made by `make docs` from the catalogue: what decides each finding. `fabricheck explain CODE` also prints its sentence and the
-steps with their commands; a report has them with the names of its parts. A code never changes its meaning: alert on
-codes, not on sentences. How sure a finding is:
+Made by `make docs` from the catalogue: what decides each finding. `fabricheck explain CODE` also prints its sentence
+and the steps with their commands; a report has them with the names of its parts. A code never changes its meaning:
+alert on codes, not on sentences. How sure a finding is:
 
 {certainties}
 """

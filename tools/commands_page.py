@@ -16,8 +16,9 @@ _LAB = "fabricheck emulate"
 _FAULT, _CLUSTER = f"{_LAB} fault", "--name TEXT"
 _HEAD = """# Commands
 
-Made by `make docs`: what `--help` of each command prints, which explains the options too. Every command also takes `--site
-FOLDER`: a folder with `site_configs/` and `reference_values/` of your own systems (`FABRICHECK_SITES` names several).
+Made by `make docs`: what each command does, its examples and the names of its options; `--help` of a command says
+when to use it, what it exits with and what each option means. Every command also takes `--site FOLDER`: a folder with
+`site_configs/` and `reference_values/` of your own systems (`FABRICHECK_SITES` names several).
 
 Variables:
 

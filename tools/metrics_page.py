@@ -108,9 +108,9 @@ def _operations() -> Iterator[str]:
 
 def _checks() -> Iterator[str]:
     yield "## Checks\n"
-    yield "`fabricheck run --list` prints those that apply to a system; `--name` and `--tag` choose among them. The docstring of a"
-    yield "check names the section of the paper that it follows. Those of [vendors' tools](vendor-tools.md) and of"
-    yield "[tuning variables](tuning.md) are left out here.\n"
+    yield "`fabricheck run --list` prints those that apply to a system; `--name` and `--tag` choose among them."
+    yield "The docstring of a check names the section of the paper that it follows. Those of [vendors'"
+    yield "tools](vendor-tools.md) and of [tuning variables](tuning.md) are left out here.\n"
     for file in sorted(CHECKS.glob("*.py")):
         for check in ast.parse(file.read_text(encoding="utf-8")).body:
             tags = sorted(_attribute(check, "tags")) if isinstance(check, ast.ClassDef) else []

@@ -26,23 +26,25 @@ _HEAD = """# The papers, reproduced
 
 Made by `make docs` from `reference_values/published/figures` and recorded sessions.
 
-This suite measures what these papers did. `fabricheck reproduce` lists their figures and the tests that each needs; with
-the name of one and a system it runs these, and draws what was measured here with the paper's points in grey (crosses):
+This suite measures what these papers did. `fabricheck reproduce` lists their figures and the tests that each needs;
+with the name of one and a system it runs these, and draws what was measured here with the paper's points in grey
+(crosses):
 
 ```
 fabricheck reproduce sc24-3 --system alps
 fabricheck reproduce sc24-3 --from output/runs/RUN
 ```
 
-It leaves a page and a table (CSV), to which the name of a session leads below. Points are numbers that the text, a caption or a table of the paper
-states; none was read off a drawing: our copies of the papers have none. The ratios behind *holds here*, *does
-not hold here* and *is open here* have 95% intervals; *expected* and *nominal* are those of [the
-model](methodology.md#what-the-links-allow), and lines with a system's name are what its points are shares of.
+It leaves a page and a table (CSV), to which the name of a session leads below. Points are numbers that the text, a
+caption or a table of the paper states; none was read off a drawing: our copies of the papers have none. The ratios
+behind *holds here*, *does not hold here* and *is open here* have 95% intervals; *expected* and *nominal* are those of
+[the model](methodology.md#what-the-links-allow), and lines with a system's name are what its points are shares of.
 
 Two sessions measured GPUs: four H200 of one node, and one a week later. *Miniatures* are [rehearsals on emulated
-nodes](results/miniatures-2026-11-29/README.md), with stand-ins for GPUs and their libraries and links of 25 to 100 Mb/s; eight
-*emulated nodes* have no GPUs and ports of 100 Mb/s. They draw the figures over several nodes beside the model of that system,
-and are no evidence of what its machine does. Their latencies are left out: they are those of two busy cores.
+nodes](results/miniatures-2026-11-29/README.md), with stand-ins for GPUs and their libraries and links of 25 to 100
+Mb/s; eight *emulated nodes* have no GPUs and ports of 100 Mb/s. They draw the figures over several nodes beside the
+model of that system, and are no evidence of what its machine does. Their latencies are left out: they are those of
+two busy cores.
 
 `NetworkCollectives`, `NetworkCollectivesOverSizes` and `GroupsOfMoreNodes` take 2, 4 and 8 nodes; others with
 ReFrame's `-P`, and their figure from that run:

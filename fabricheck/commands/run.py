@@ -274,16 +274,10 @@ def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> N
     from fabricheck.units import plural
 
     require_tags(suite.root / "checks", selection.tags)
-    is_described = selection.whole_system in suite.systems()
-    try:
-        listing = list_suite(suite, selection, output)
-    except UserError:
-        if is_described:
-            require_ready(suite, selection.whole_system, None)  # which has better words for a mistake in its files
-        raise
-    click.echo(listing.notes, err=True, nl=False)
-    if is_described:
+    if selection.whole_system in suite.systems():
         require_ready(suite, selection.whole_system, None)
+    listing = list_suite(suite, selection, output)
+    click.echo(listing.notes, err=True, nl=False)
     past = past_seconds(output / "runs", selection.whole_system)
     times = [past.get(case.rpartition(" @")[0]) for case in listing.cases]
     for case, seconds in zip(listing.cases, times, strict=True):

@@ -86,7 +86,8 @@ def render(
     """Text of at most `width` columns and `height` lines, the worst first; lines without room are counted. A command of
     Fabricheck that has no room in a line is a longer one, which the terminal breaks and can be pasted.
 
-    `system` and `folder`, that of the session, are for the commands to run next. A terminal has at least 40 columns and 24 lines.
+    `system` and `folder`, that of the session, are for the commands to run next. A terminal has at least 40
+    columns and 24 lines.
     """
     width, height = max(width, _NARROWEST), max(height, _LOWEST)
     cards = cards_of(runs, diagnosis, system=system, folder=folder)

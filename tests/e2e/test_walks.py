@@ -186,9 +186,9 @@ def shape(line: str) -> str:
 def samples(name: str) -> Iterator[tuple[str, list[str]]]:
     """The commands of a page that have their output below them, and the lines of it."""
     blocks = re.findall(r"^```\n(\$ .*?)^```", page(name), re.MULTILINE | re.DOTALL)
-    for block in blocks:
-        command, *lines = block.splitlines()
-        yield command.removeprefix("$ "), [line.removesuffix("…") for line in lines]
+    for sample in "".join(blocks).removeprefix("$ ").split("\n$ "):
+        command, *lines = sample.splitlines()
+        yield command, [line.removesuffix("…") for line in lines]
 
 
 def check_sample(
