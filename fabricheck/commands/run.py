@@ -308,16 +308,14 @@ def _say(outcome: Outcome, system: str, folder: str, *, is_short: bool) -> None:
 
 
 def _get_ready(suite: Suite, system: str, store: Path | None) -> None:
-    """What would spoil a run late; and what takes a second or two: modules for its end, and the page's script."""
+    """What would spoil a run late; and what takes a second or two: modules for its end."""
     import fabricheck.report.past
     import fabricheck.session.relaunch
     import fabricheck.session.reports
     import fabricheck.session.storing  # noqa: F401
-    from fabricheck.report.html import prepare_page
     from fabricheck.session.start import require_ready
 
     require_ready(suite, system, store)
-    prepare_page()
 
 
 def _progress() -> Progress:

@@ -176,12 +176,6 @@ def _rows(views: Sequence[RunView]) -> list[_Row]:
     return rows
 
 
-def prepare_page() -> None:
-    """What a page takes a second for before anything is known that is to be on it."""
-    for name in _environment().list_templates(extensions=["j2"]):
-        template(name)
-
-
 def template(name: str) -> jinja2.Template:
     """A template of this package; what comes from elsewhere is escaped in it."""
     return _environment().get_template(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import LOADS, OPERATIONS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import MetricGroup, count, groups_of, in_gigabytes, number, percent, strength, unit_shown
+from fabricheck.report.content import MetricGroup, count, groups_of, in_gigabytes, number, strength, unit_shown
 from fabricheck.report.shares import OF_KIND, share_of_yardstick
 from fabricheck.suite import program
 from fabricheck.units import format_size, plural
@@ -95,17 +94,6 @@ def machine(runs: Sequence[RunJudgement]) -> str:
     ]
     days = sorted({str(header["started_utc"])[:10] for header in headers})
     return "; ".join([*(f"{times} x {name}" for name, times in models.items()), *dict.fromkeys(versions), *days[:1]])
-
-
-def smallest_losses(runs: Iterable[RunJudgement]) -> str:
-    """The loss from which on a goodput that passed would not: of half of them, and of all. Empty where none passed."""
-    passed = [each for run in runs for each in run.judgements if each.verdict is Verdict.PASS and each.value > 0]
-    bounds = [(each.yardstick.bound, each.value) for each in passed if each.yardstick and each.better == "higher"]
-    if not bounds:
-        return ""
-    losses = [1 - bound / value for bound, value in bounds]
-    half, whole = percent(statistics.median(losses)), percent(max(losses))
-    return f"smallest loss seen: {half} by half of the goodputs, {whole} by all"
 
 
 def _counts(verdicts: Iterable[Verdict]) -> str:

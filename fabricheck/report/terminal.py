@@ -35,7 +35,7 @@ from fabricheck.report.content import (
 )
 from fabricheck.report.lines import plain
 from fabricheck.report.shares import map_of_gpus, share_of_yardstick
-from fabricheck.report.summary import next_of_pass, smallest_losses, summarise_counts
+from fabricheck.report.summary import next_of_pass, summarise_counts
 from fabricheck.suite import program
 from fabricheck.units import format_size, plural
 
@@ -139,8 +139,6 @@ def _all_lines(
 def _first_lines(ranked: Sequence[RunJudgement], verdict: Verdict, width: int, system: str) -> Iterator[_Line]:
     """The verdict with what was counted and seen, and the next command."""
     totals, is_rehearsed = f"{summarise_counts(ranked)}; {coverage_of(ranked).message}", rehearsed(ranked)
-    if is_rehearsed and (losses := smallest_losses(ranked)):
-        totals += f"; {losses}"
     yield from _text(verdict.value, marked(totals, rehearsal=is_rehearsed), width, 2 * _MOST_LINES)
     if next_ := next_of_pass(verdict, ranked, system):
         yield from _text("", f"next: {plain(next_)}", width, 2 * _MOST_LINES)

@@ -113,13 +113,6 @@ def test_what_a_finding_does_not_have_keeps_a_word() -> None:
     assert (headline(bare), "ethtool -S PART" in steps(bare)[0]) == ("A NIC port is slower than its peers", True)
 
 
-def test_what_is_counted_is_a_whole_number() -> None:
-    counted = [
-        figures(Finding("wrong-arithmetic", Verdict.FAIL, "", (GPU,), count, 0.0, "words")) for count in (1, 2e3)
-    ]
-    assert counted == ["1 word", "2,000 words"]
-
-
 def test_figures_have_units_separators_and_few_digits() -> None:
     def shown(measured: float | None, expected: float | None = None, unit: str = "Gb/s") -> str:
         return figures(Finding("slow-gpu", Verdict.DEGRADED, "", (), measured, expected, unit))
