@@ -39,7 +39,7 @@ _FORMULA: Mapping[Quantity, str] = {
     "latency": "time ÷ 1,000; of sizes below 64 KiB",
 }
 #: Tags of checks that other pages describe.
-_ELSEWHERE = {"vendor", "vendor-mixed", "cross-check", "tuning"}
+_ELSEWHERE = {"vendor", "vendor-mixed", "cross-check"}
 #: Where a check comes from: "(De Sensi et al., SC24, section III)".
 _CITED = re.compile(r" \([^()]*(?:section|figure|et al|paper)[^()]*(?:\([^()]*\)[^()]*)*\)")
 #: By an operation's name, or how the names of several begin: what is measured, and what `bytes` are.
@@ -109,8 +109,8 @@ def _operations() -> Iterator[str]:
 def _checks() -> Iterator[str]:
     yield "## Checks\n"
     yield "`fabricheck run --list` prints those that apply to a system; `--name` and `--tag` choose among them."
-    yield "The docstring of a check names the section of the paper that it follows. Those of [vendors'"
-    yield "tools](vendor-tools.md) and of [tuning variables](tuning.md) are left out here.\n"
+    yield "The docstring of a check names the section of the paper that it follows. Those of"
+    yield "[vendors' tools](vendor-tools.md) are left out here.\n"
     for file in sorted(CHECKS.glob("*.py")):
         for check in ast.parse(file.read_text(encoding="utf-8")).body:
             tags = sorted(_attribute(check, "tags")) if isinstance(check, ast.ClassDef) else []
