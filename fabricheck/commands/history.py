@@ -275,7 +275,7 @@ def _history(store: Path, system: str) -> pl.DataFrame:
     from fabricheck.history.memory_needed import check_memory
     from fabricheck.history.reading import count_values
 
-    check_memory(*count_values(store, system), system)
+    check_memory(count_values(store, system), system)
     return stores.history(store, system=system, say=lambda line: click.echo(f"fabricheck: left out: {line}", err=True))
 
 

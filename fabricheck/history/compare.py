@@ -23,6 +23,7 @@ from fabricheck.history.select import select_runs
 from fabricheck.history.series import (
     KEY,
     NO_MEASUREMENT,
+    OF_SERIES,
     MetricKey,
     by_start,
     check_history,
@@ -30,6 +31,7 @@ from fabricheck.history.series import (
     crossed_by_all,
     matrix_of,
     number_names,
+    number_rows,
 )
 from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, Floats, Ints, Tested, shift_test
 from fabricheck.history.software_of_metrics import (
@@ -145,6 +147,7 @@ def compare(
     one.
     """
     options = options or CompareOptions()
+    history = history.select(*OF_SERIES, "tuning", "tags")  # else the other columns would stay in memory
     kept = check_history(history, now=now)
     known_by = history.select("run_id", "session", "started", "software", "tags", "verdict")
     sides = [select_runs(known_by, text) for text in (base, candidate)]
@@ -411,10 +414,15 @@ def _matrix(keys: pl.DataFrame, sides: Sequence[tuple[int, pl.DataFrame]]) -> tu
 
     Runs of one session on one side are one value, their median: what the session was like is common to them.
     """
-    wanted = ("session", "started", *KEY, "value")
-    rows = pl.concat([each.select(*wanted, pl.lit(side).alias("side")) for side, each in sides])
+    numbered = keys.with_row_index("row")
+    rows = pl.concat(
+        [
+            each.select("session", "started", "value", number_rows(each, numbered, *KEY, name="row"), side=pl.lit(side))
+            for side, each in sides
+        ]
+    )
     sessions = by_start(rows, "session", "side")
-    rows = rows.join(keys.with_row_index("row"), on=KEY).select("row", "session", "side", "value")
-    rows = rows.join(sessions.drop("started"), on=("session", "side"))
+    rows = rows.drop_nulls("row")
+    rows = rows.select("row", "value", number_rows(rows, sessions, "session", "side", name="place"))
     logs = np.log(matrix_of(rows, (keys.height, sessions.height)))
     return logs, sessions["side"].to_numpy().astype(np.int64)

@@ -257,9 +257,13 @@ def series_of(frame: pl.DataFrame) -> Series:
     keys = frame.select(*KEY, "unit", "better").unique(KEY).sort(KEY).with_row_index("row")
     software = frame.select("software").unique().sort("software").with_row_index("version")
     numbered = frame.select(
-        _number(frame, sessions, "session", name="place"), _number(frame, keys, *KEY, name="row"), "value", "better",
-        _number(frame, software, "software", name="version"), nodes_crossed(),
-    )  # fmt: skip
+        number_rows(frame, keys, *KEY, name="row"),
+        number_rows(frame, sessions, "session", name="place"),
+        number_rows(frame, software, "software", name="version"),
+        "value",
+        "better",
+        nodes_crossed(),
+    )
     shape = len(keys), len(sessions)
     versions = np.zeros(shape, dtype=np.int32)
     versions[numbered["row"].to_numpy(), numbered["place"].to_numpy()] = numbered["version"].to_numpy()
@@ -293,9 +297,9 @@ def _latest(frame: pl.DataFrame, numbered: pl.DataFrame, shape: tuple[int, int])
     return frame.filter(pl.Series(left[row, place] <= STAYS))
 
 
-def _number(frame: pl.DataFrame, numbered: pl.DataFrame, *columns: str, name: str) -> pl.Series:
-    """The number that `numbered` gives each row of a frame by these columns."""
-    joined = frame.select(columns).join(numbered.select(*columns, name), on=columns, maintain_order="left")
+def number_rows(frame: pl.DataFrame, numbered: pl.DataFrame, *columns: str, name: str) -> pl.Series:
+    """The number that `numbered` gives each row of a frame by these columns; null where it has none."""
+    joined = frame.select(columns).join(numbered.select(*columns, name), on=columns, how="left", maintain_order="left")
     return joined[name]
 
 

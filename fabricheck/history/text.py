@@ -160,14 +160,8 @@ def _metric_line(change: MetricChange, confidence: float) -> str:
 
 
 def _could_show(change: MetricChange) -> str:
-    if min(change.base_sessions, change.candidate_sessions) < FEWEST_FOR_MIDDLE:
-        sides = (("base", change.base_sessions), ("candidate", change.candidate_sessions))
-        missing = [
-            f"{FEWEST_FOR_MIDDLE - number} more of the {name}" for name, number in sides if number < FEWEST_FOR_MIDDLE
-        ]
-        return f"; needs {' and '.join(missing)}"
     if not math.isfinite(change.smallest_change):
-        return "; its variation is unknown"
+        return f"; fewer than {FEWEST_FOR_MIDDLE} sessions of a side cannot show a loss"
     return f"; a loss of {size(change.smallest_change)} or more would have shown"
 
 

@@ -34,18 +34,14 @@ def test_more_metrics_than_a_file_of_references_holds(monkeypatch: pytest.Monkey
 def test_more_values_than_memory_holds_are_refused_before_they_are_read(tmp_path: Path) -> None:
     facts = tmp_path / "meminfo"
     facts.write_text("MemTotal:        8000000 kB\nMemAvailable:    4000000 kB\n")
-    check_memory(40, 1_900_000, SYSTEM, facts)
-    with pytest.raises(UserError, match=r"10,000,000 values, which need about 19\.2 GB of memory, and 4\.1 GB"):
-        check_memory(40, 10_000_000, SYSTEM, facts)
-    check_memory(40, 10_000_000, SYSTEM, tmp_path / "none")  # another kernel: nobody knows
-    facts.write_text("MemAvailable:    500000 kB\n")
-    check_memory(40, 36_500, SYSTEM, facts)
-    with pytest.raises(UserError, match=r"36,500 values, which need about 0\.6 GB"):  # 0.49 GB were measured
-        check_memory(1000, 36_500, SYSTEM, facts)
+    check_memory(3_000_000, SYSTEM, facts)
+    with pytest.raises(UserError, match="10,000,000 values"):
+        check_memory(10_000_000, SYSTEM, facts)
+    check_memory(10_000_000, SYSTEM, tmp_path / "none")  # another kernel: nobody knows
     root, store = make_suite(tmp_path / "suite"), tmp_path / "store"
     for night in range(2):
         append(store, session_of(root, night, [result_file(root, night)]), STORED)
-    assert count_values(store, "local") == (2, 4)
+    assert count_values(store, "local") == 4
 
 
 def one_outlier(number: int) -> list[float | None]:
