@@ -137,7 +137,9 @@ def test_the_sample_of_an_upgrade(site: Path, laptop: Laptop) -> None:
     with (site / "sites" / "site_configs" / "mysite" / "settings.py").open("a") as settings:
         settings.write(NEW_STACK.format(preload=":".join(preload)))
     command, lines = next(samples("after-an-upgrade.md"))
-    quick = "-- --setvar=Collectives.operations=allreduce --setvar=Collectives.node_state=no"
+    quick = "-- " + " ".join(
+        f"--setvar=Collectives.{setting}" for setting in ("operations=allreduce", "node_state=no", "budget=0.05")
+    )
     command += f" --name ^Collectives% --built built {quick}"
     check_sample("after-an-upgrade.md", command, site, lines, status=1, FABRICHECK_SITES=str(site / "sites"))
 
