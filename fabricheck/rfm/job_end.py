@@ -132,7 +132,12 @@ def faults_of_nodes(result: Path, where: str) -> list[Finding]:
 
     topology = topology_of(where)
     states = read_states(result)
-    blocked = [each for each in find_blocked(states, topology) if each.is_problem]
+    problems = [finding for finding in find_blocked(states, topology) if finding.is_problem]
+    # What would be a note beside a measurement kept this one from starting.
+    blocked = [
+        replace(finding, verdict=Verdict.INCOMPLETE) if finding.code == "no-connection" else finding
+        for finding in problems
+    ]
     evidence = evidence_without_run(states, topology)
     return [*blocked, *(finding_of(fact, fact.verdict, topology) for fact in evidence if fact.verdict is not None)]
 

@@ -1,10 +1,11 @@
 """Asks this node for its state and writes it as one JSON file; run by the job of a test, before and after.
 
-    python -m fabricheck.state.collect FOLDER before|after [NODES [PROGRAM]] [--until=UNTIL]
+    python -m fabricheck.state.collect FOLDER before|after [NODES [PROGRAM]] [--until=UNTIL] [--needs=PORT,...]
 
 The launcher may start it on every rank: the first of a node writes HOST.before.json, and the others end. It never fails
 a job: whatever happens, its exit status is 0, and what it could not ask stands in the file. UNTIL, in seconds of the
-clock that only rises: by then the file is written, without what did not answer until then.
+clock that only rises: by then the file is written, without what did not answer until then. A node whose PORTs reach
+those of another node by nothing leaves HOST.unconnected: the benchmark need not start.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from fabricheck.state.capture import NvmlUnavailable, read
 
 #: How the empty files end in which each node leaves that its name is taken.
 MACHINE = ".machine"
+#: And that of a node which cannot talk to another one.
+UNCONNECTED = ".unconnected"
 #: Seconds that one source may take; then its absence is noted and the others stand.
 PATIENCE_S = 10.0
 #: For how long the load of others is watched before a test.
@@ -162,8 +165,18 @@ def _gpus_now() -> _Gpus:
     return "", (), silent, not silent
 
 
-def write(folder: Path, when: When, nodes: int = 1, program: Path | None = None, until: float = math.inf) -> None:
-    """Write the state of this node, one of `nodes` of the job, unless another process of the node does."""
+def write(
+    folder: Path,
+    when: When,
+    nodes: int = 1,
+    program: Path | None = None,
+    until: float = math.inf,
+    needs: Sequence[str] = (),
+) -> None:
+    """Write the state of this node, one of `nodes` of the job, unless another process of the node does.
+
+    `needs`: the ports that a test's data take.
+    """
     name = socket.gethostname().partition(".")[0].replace("/", "_")
     (folder / f"{name}.{_machine()}{MACHINE}").touch()
     draft = folder / f"{name}.{when}.draft"
@@ -171,9 +184,14 @@ def write(folder: Path, when: When, nodes: int = 1, program: Path | None = None,
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     except FileExistsError:
         return
-    content: Any = dataclasses.asdict(collect(when, folder, nodes, program, until))
+    state = collect(when, folder, nodes, program, until)
+    content: Any = dataclasses.asdict(state)
     draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
     draft.rename(folder / f"{name}.{when}.json")
+    # With RDMA data may pass where TCP does not.
+    only_tcp = all(nic.kind == "ethernet" for nic in state.nics)
+    if when == "before" and only_tcp and any(path.port in needs for path in state.blocked):
+        (folder / f"{name}{UNCONNECTED}").touch()
 
 
 def _machine() -> str:
@@ -183,12 +201,14 @@ def _machine() -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Write the state of this node: `arguments` are the folder, `before` or `after`, the job's number of nodes, its
-    program, and until when."""
+    program, until when, and the ports that it needs."""
     folder, when, *more = arguments
-    until = [float(word.removeprefix("--until=")) for word in more if word.startswith("--until=")]
-    words = [word for word in more if not word.startswith("--until=")]
+    options = dict(word.split("=", 1) for word in more if word.startswith("--"))
+    words = [word for word in more if not word.startswith("--")]
     nodes = int(words[0]) if words else 1
-    write(Path(folder), cast(When, when), nodes, Path(words[1]) if len(words) > 1 else None, *until)
+    program = Path(words[1]) if len(words) > 1 else None
+    until = float(options.get("--until", math.inf))
+    write(Path(folder), cast(When, when), nodes, program, until, options.get("--needs", "").split(","))
 
 
 if __name__ == "__main__":

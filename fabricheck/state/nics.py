@@ -13,6 +13,7 @@ import array
 import errno
 import fcntl
 import json
+import os
 import re
 import select
 import socket
@@ -24,7 +25,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from fabricheck.records.node_state import BlockedPath, NicState, asked_by
+from fabricheck.records.node_state import MOST_NODES, BlockedPath, NicState, asked_by
 from fabricheck.state.capture import infiniband_ports, read, read_first, slingshot_ports
 from fabricheck.state.kernel import without_empty
 from fabricheck.state.programs import ask
@@ -255,12 +256,17 @@ _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
 _HEADERS = 28  # of IPv4 and UDP
 _CLOSED_PORT = 33434  # traceroute's first
 # So all of a node with eight ports, of which nobody gets an answer, take three seconds.
-_TRIES, _PATIENCE_S, _MOST_AT_ONCE = 3, 0.2, 64
+_TRIES, _PATIENCE_S = 3, 0.2
+# Connections or packets that wait for an answer at once: to each port of MOST_NODES nodes with eight.
+_MOST_AT_ONCE = 8 * MOST_NODES
 # What every IPv4 host takes, and what may pass where the largest do not: Ethernet's, and that of tunnels.
 _SMALLEST, _SMALLER = 576, (1500, 1400)
 
-# Nodes of a job start within seconds of each other. A SYN, of 60 bytes, is sent again after 1 s (RFC 6298).
-_MEETING_S, _CONNECT_S, _SYN_BYTES, _CONNECTED = 2.0, 2.5, 60, ".connected"
+# Nodes of a job start within seconds of each other. A SYN, of 60 bytes, is sent again after 1 and 3 s (RFC 6298).
+_MEETING_S, _CONNECT_S, _SYN_BYTES = 2.5, 3.5, 60
+_CONNECTED, _CLOSED = ".connected", ".closed"
+# What this process lacks, which tells nothing of the other end.
+_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 
 Addresses = Mapping[str, Sequence[Any]]
 
@@ -293,25 +299,27 @@ def missing_connections(folder: Path, host: str, own: Addresses, nodes: int) -> 
 
     Each node listens on each of its ports, leaves its addresses with the number of the TCP port as third value, and
     connects to those of `asked_by`. It takes as long as the nodes differ in their start, and at most nine seconds: a
-    node that has not come after two is not asked.
+    node that has not come after `_MEETING_S` is not asked.
     """
     with ExitStack() as stack:
         listening = {}
         for port, (address, mtu) in own.items():
-            listener = stack.enter_context(socket.create_server((address, 0), backlog=_MOST_AT_ONCE))
+            listener = stack.enter_context(socket.create_server((address, 0), backlog=MOST_NODES))
             listening[port] = (address, mtu, listener.getsockname()[1])
+        # Whoever is refused from then on knows why.
+        stack.callback((folder / f"{host}{_CLOSED}").touch)
         leave_addresses(folder, host, listening)
         _wait_for(folder, ADDRESSES, nodes, _MEETING_S)
         names = sorted(file.name.removesuffix(ADDRESSES) for file in folder.glob(f"*{ADDRESSES}"))
         asked = [(port, name, there) for name in asked_by(host, names) for port, there in _shared(folder, name, own)]
         with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
-            answers = list(pool.map(lambda each: _connects(each[2][0], each[2][2]), asked))
-        others = [name for name in names if name != host]
-        equal = [BlockedPath(port, name, 0, 0) for name in others for port, _ in _shared(folder, name, own, same=True)]
+            connects = list(pool.map(lambda path: _connects(folder, path[1], path[2]), asked))
         (folder / f"{host}{_CONNECTED}").touch()
         _wait_for(folder, _CONNECTED, len(names), _MEETING_S)
-    lost = zip(asked, answers, strict=True)
-    return (*equal, *(BlockedPath(port, name, _SYN_BYTES, 0) for (port, name, _), answer in lost if not answer))
+    others = [name for name in names if name != host]
+    equal = [BlockedPath(port, name, 0, 0) for name in others for port, _ in _shared(folder, name, own, same=True)]
+    paths = zip(asked, connects, strict=True)
+    return (*equal, *(BlockedPath(port, name, _SYN_BYTES, 0) for (port, name, _), passes in paths if not passes))
 
 
 def _shared(folder: Path, name: str, own: Addresses, *, same: bool = False) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -329,17 +337,17 @@ def _wait_for(folder: Path, ending: str, count: int, most_s: float) -> None:
         time.sleep(0.02)
 
 
-def _connects(address: str, port: int) -> bool:
-    """Whether a connection comes about in two tries; one that is refused found its node, which has ended."""
-    for _ in range(2):
-        try:
-            socket.create_connection((address, port), timeout=_CONNECT_S).close()
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            continue
-        return True
-    return False
+def _connects(folder: Path, name: str, there: Sequence[Any]) -> bool:
+    """Whether a connection to a port of the node `name` comes about. While that node listens, a firewall refuses."""
+    try:
+        socket.create_connection((there[0], there[2]), timeout=_CONNECT_S).close()
+    except ConnectionRefusedError:
+        return f"{name}{_CLOSED}" in os.listdir(folder)
+    except OSError as error:
+        if error.errno in _OWN_LIMITS:
+            raise
+        return False
+    return True
 
 
 def blocked_paths(folder: Path, host: str, own: Addresses) -> tuple[BlockedPath, ...]:
