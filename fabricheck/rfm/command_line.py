@@ -12,7 +12,7 @@ import reframe as rfm
 from fabricheck.fleet.settings import KEY
 from fabricheck.records.case import name_without_blanks
 from fabricheck.results.node_state import FOLDER
-from fabricheck.rfm.job_end import EXIT_STATUS
+from fabricheck.rfm.job_end import EXIT_STATUS, FAILED
 from fabricheck.rfm.launch import launch_command, topology_of
 from fabricheck.state.programs import module_command
 from fabricheck.suite import suite_root
@@ -121,7 +121,7 @@ def ranks_together(placement: str, where: str, ranks: int) -> str:
 LIMIT_S = 45
 # Ends a job, or the launch of a shared one, over nodes that cannot talk, as fabricbench ends where MPI does not start.
 _END_UNCONNECTED = (
-    f"if ls {FOLDER}/*.unconnected > /dev/null 2>&1; then touch ended; echo 3 > {EXIT_STATUS}; exit 3; fi"
+    f"if ls {FOLDER}/*.unconnected > /dev/null 2>&1; then touch ended; echo {FAILED} > {EXIT_STATUS}; exit {FAILED}; fi"
 )
 # What launchers call the number of a rank on its node. One rank asks; without any of these, the first to come.
 _LOCAL_RANKS = (
@@ -139,11 +139,11 @@ def ask_nodes(test: rfm.RegressionTest) -> None:
     """Adds to the job of `test` what asks its nodes, once its commands are known: the last of them ends the job."""
     # The script of a local job runs on its only node; any other may run elsewhere.
     partition = test.current_partition
-    local = partition.scheduler.registered_name == "local" and getattr(test, "num_nodes", 1) == 1
+    nodes = getattr(test, "num_nodes", 1)
+    local = partition.scheduler.registered_name == "local" and nodes == 1
     local = local and KEY not in partition.extras
     launch = "" if local else f"{launch_command(test)} "
     program = getattr(getattr(test, "fabricbench", None), "program", "")
-    nodes = getattr(test, "num_nodes", 1)
     topology = topology_of(partition.fullname) if nodes > 1 else None
     ports = [nic.name for nic in topology.nics] if topology is not None else []
     before, after = (state_command(when, launch, nodes, program, ports) for when in ("before", "after"))
@@ -155,15 +155,13 @@ def state_command(when: str, launch: str, nodes: int = 1, program: str = "", por
     """One line of a shell that leaves the state of each node in `FOLDER`; it ends in bounded time, and never fails.
 
     `launch`: the launcher with its options and a blank, empty where this very node is asked. `program`: what is run.
-    `ports`: by which the nodes have to reach each other. Compute nodes where the Python that this is does not run, as of another architecture, use their own.
+    `ports`: by which the nodes have to reach each other. Compute nodes where the Python that this is does not run, as
+    of another architecture, use their own.
     """
     rank = ""
     for name in reversed(_LOCAL_RANKS):
         rank = f"${{{name}:-{rank}}}" if rank else f"${{{name}:-0}}"
-    words = [FOLDER, when, str(nodes), *filter(None, [program])]
-    if ports:
-        words.append(f"--needs={','.join(ports)}")
-    _, *ask = module_command("fabricheck.state.collect", *words)
+    _, *ask = module_command("fabricheck.state.collect", FOLDER, when, str(nodes), program, ",".join(ports))
     script = (
         f'[ "{rank}" = 0 ] || exit 0; p={shlex.quote(sys.executable)}; "$p" -c "" || p=python3; '
         f'exec "$p" {shlex.join(ask)}'

@@ -1,11 +1,12 @@
 """Asks this node for its state and writes it as one JSON file; run by the job of a test, before and after.
 
-    python -m fabricheck.state.collect FOLDER before|after [NODES [PROGRAM]] [--until=UNTIL] [--needs=PORT,...]
+    python -m fabricheck.state.collect FOLDER before|after [NODES [PROGRAM [PORTS [UNTIL]]]]
 
 The launcher may start it on every rank: the first of a node writes HOST.before.json, and the others end. It never fails
-a job: whatever happens, its exit status is 0, and what it could not ask stands in the file. UNTIL, in seconds of the
-clock that only rises: by then the file is written, without what did not answer until then. A node whose PORTs reach
-those of another node by nothing leaves HOST.unconnected: the benchmark need not start.
+a job: whatever happens, its exit status is 0, and what it could not ask stands in the file. NODES: of the job;
+PROGRAM: what it runs. A node whose PORTS (`hsn0,hsn1`) reach those of another node by nothing leaves HOST.unconnected:
+the benchmark need not start. UNTIL, in seconds of the clock that only rises: by then the file is written, without what
+did not answer until then.
 """
 
 from __future__ import annotations
@@ -170,6 +171,7 @@ def write(
     when: When,
     nodes: int = 1,
     program: Path | None = None,
+    *,
     until: float = math.inf,
     needs: Sequence[str] = (),
 ) -> None:
@@ -200,15 +202,17 @@ def _machine() -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the state of this node: `arguments` are the folder, `before` or `after`, the job's number of nodes, its
-    program, until when, and the ports that it needs."""
-    folder, when, *more = arguments
-    options = dict(word.split("=", 1) for word in more if word.startswith("--"))
-    words = [word for word in more if not word.startswith("--")]
-    nodes = int(words[0]) if words else 1
-    program = Path(words[1]) if len(words) > 1 else None
-    until = float(options.get("--until", math.inf))
-    write(Path(folder), cast(When, when), nodes, program, until, options.get("--needs", "").split(","))
+    """Write the state of this node: `arguments` as above, those at the end may be missing."""
+    defaults = ("", "before", "1", "", "", "inf")
+    folder, when, nodes, program, needs, until = (*arguments, *defaults[len(arguments) :])
+    write(
+        Path(folder),
+        cast(When, when),
+        int(nodes),
+        Path(program) if program else None,
+        until=float(until),
+        needs=needs.split(","),
+    )
 
 
 if __name__ == "__main__":

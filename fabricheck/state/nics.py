@@ -269,6 +269,8 @@ _CONNECTED, _CLOSED = ".connected", ".closed"
 _OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 
 Addresses = Mapping[str, Sequence[Any]]
+# A port of this node, the node that has a port of that name, too, and what that node left of it.
+_Path = tuple[str, str, Sequence[Any]]
 
 
 def own_addresses(ports: Collection[str]) -> Addresses:
@@ -310,25 +312,29 @@ def missing_connections(folder: Path, host: str, own: Addresses, nodes: int) -> 
         stack.callback((folder / f"{host}{_CLOSED}").touch)
         leave_addresses(folder, host, listening)
         _wait_for(folder, ADDRESSES, nodes, _MEETING_S)
-        names = sorted(file.name.removesuffix(ADDRESSES) for file in folder.glob(f"*{ADDRESSES}"))
-        asked = [(port, name, there) for name in asked_by(host, names) for port, there in _shared(folder, name, own)]
+        asked, equal = _paths(folder, host, own)
         with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
-            connects = list(pool.map(lambda path: _connects(folder, path[1], path[2]), asked))
+            lost = list(pool.map(lambda path: _unconnected(folder, *path), asked))
         (folder / f"{host}{_CONNECTED}").touch()
-        _wait_for(folder, _CONNECTED, len(names), _MEETING_S)
-    others = [name for name in names if name != host]
-    equal = [BlockedPath(port, name, 0, 0) for name in others for port, _ in _shared(folder, name, own, same=True)]
-    paths = zip(asked, connects, strict=True)
-    return (*equal, *(BlockedPath(port, name, _SYN_BYTES, 0) for (port, name, _), passes in paths if not passes))
+        _wait_for(folder, _CONNECTED, len([*folder.glob(f"*{ADDRESSES}")]), _MEETING_S)
+    return (*(BlockedPath(port, name, 0, 0) for port, name, _ in equal), *filter(None, lost))
 
 
-def _shared(folder: Path, name: str, own: Addresses, *, same: bool = False) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield the ports of another node that this one has too, with what it left of them: with another address, or with
-    the `same`, as a bridge that each node has for itself."""
-    others = json.loads((folder / f"{name}{ADDRESSES}").read_text(encoding="utf-8"))
-    for port in own:
-        if port in others and (others[port][0] == own[port][0]) is same:
-            yield port, others[port]
+def _paths(folder: Path, host: str, own: Addresses) -> tuple[list[_Path], list[_Path]]:
+    """Return the paths to the ports of `asked_by` that this node has too, and those to ports of any node with the same
+    address, as a bridge that each node has for itself."""
+    names = sorted(file.name.removesuffix(ADDRESSES) for file in folder.glob(f"*{ADDRESSES}"))
+    asked_nodes = asked_by(host, names)
+    asked, equal = [], []
+    for name in names:
+        others = json.loads((folder / f"{name}{ADDRESSES}").read_text(encoding="utf-8"))
+        for port in own:
+            there = others.get(port, own[port])
+            if there[0] != own[port][0] and name in asked_nodes:
+                asked.append((port, name, there))
+            elif port in others and there[0] == own[port][0] and name != host:
+                equal.append((port, name, there))
+    return asked, equal
 
 
 def _wait_for(folder: Path, ending: str, count: int, most_s: float) -> None:
@@ -337,30 +343,27 @@ def _wait_for(folder: Path, ending: str, count: int, most_s: float) -> None:
         time.sleep(0.02)
 
 
-def _connects(folder: Path, name: str, there: Sequence[Any]) -> bool:
-    """Whether a connection to a port of the node `name` comes about. While that node listens, a firewall refuses."""
+def _unconnected(folder: Path, port: str, name: str, there: Sequence[Any]) -> BlockedPath | None:
+    """The path to a port of the node `name` if no connection comes about. While it listens, a firewall refuses."""
     try:
         socket.create_connection((there[0], there[2]), timeout=_CONNECT_S).close()
-    except ConnectionRefusedError:
-        return f"{name}{_CLOSED}" in os.listdir(folder)
+        return None
     except OSError as error:
         if error.errno in _OWN_LIMITS:
             raise
-        return False
-    return True
+        if error.errno == errno.ECONNREFUSED and f"{name}{_CLOSED}" in os.listdir(folder):
+            return None
+        return BlockedPath(port, name, _SYN_BYTES, 0)
 
 
 def blocked_paths(folder: Path, host: str, own: Addresses) -> tuple[BlockedPath, ...]:
     """The ways from this node's ports to the same ports of others on which the largest packets are lost."""
-    names = sorted(file.name.removesuffix(ADDRESSES) for file in folder.glob(f"*{ADDRESSES}"))
-    asked = []
-    for name in asked_by(host, names):
-        asked += [(port, name, there[0], own[port][1]) for port, there in _shared(folder, name, own)]
+    asked, _ = _paths(folder, host, own)
     with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
-        answers = pool.map(lambda each: probe(*each[2:]), asked)
+        answers = pool.map(lambda path: probe(path[2][0], own[path[0]][1]), asked)
         return tuple(
             BlockedPath(port, name, *blocked)
-            for (port, name, *_), blocked in zip(asked, answers, strict=True)
+            for (port, name, _), blocked in zip(asked, answers, strict=True)
             if blocked is not None
         )
 
@@ -393,7 +396,7 @@ def _arrives(address: str, size: int) -> bool:
                 # Refused: it arrived. Too large: a router said so, to TCP as well.
                 if error.errno in (errno.ECONNREFUSED, errno.EMSGSIZE):
                     return True
-                if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EPERM, errno.EACCES):
-                    return False
-                raise
+                if error.errno in _OWN_LIMITS:
+                    raise
+                return False
     return False

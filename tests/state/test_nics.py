@@ -259,7 +259,7 @@ def test_all_pairs_of_ports_that_cannot_talk_are_named_and_no_others(tmp_path: P
         subprocess.run(words, check=True)
 
     try:
-        for place, port in enumerate(ports):
+        for place in range(len(ports)):
             run("ip", "link", "add", f"{stem}b{place}", "type", "bridge", "forward_delay", "0")
             run("ip", "link", "set", f"{stem}b{place}", "up")
         for number, host in enumerate(hosts):
