@@ -125,7 +125,6 @@ def run(given: RunOptions) -> None:
     nightly        27 s  a short selection of acceptance
     acceptance     95 s  all that fabricbench measures
     papers               what `fabricheck reproduce` needs
-    tuning               with and without each tuning variable
     vendor               OSU, nccl-tests or rccl-tests, IMB
     vendor-mixed         OSU between host and device memory
     cross-check          fabricbench and a vendor tool, interleaved

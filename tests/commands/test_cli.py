@@ -119,8 +119,7 @@ def test_a_users_mistake_is_one_line_that_names_it(capsys: pytest.CaptureFixture
     [
         *(["run", "--list"], ["expected"], ["validate"], ["doctor"]),
         *(["judge", str(HOST)], ["judge", str(HOST), "--html", "x.html"]),
-        *(["store", "import", str(HOST), "--test", "T"], ["reproduce", "sc24-3", "--from", str(HOST)]),
-        ["init"],
+        *(["reproduce", "sc24-3", "--from", str(HOST)], ["init"]),
     ],
     ids=" ".join,
 )
