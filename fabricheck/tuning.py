@@ -92,9 +92,6 @@ class TuningVariable(BaseModel):
     without: Without | None = None
     accepts: _Text | None = None
 
-    def __str__(self) -> str:
-        return f"{self.variable}={self.value}"
-
 
 @dataclass(frozen=True)
 class Profile:

@@ -50,7 +50,7 @@ BUDGETS: dict[str, tuple[float, float]] = {
     "functions with more than 8 parameters": (0, 0),
     "tokens of the largest room": (32_000, 49_400),
 }
-TOKENS_OF_TESTS = (280_000, 386_100)
+TOKENS_OF_TESTS = (280_000, 386_600)
 
 
 @dataclass

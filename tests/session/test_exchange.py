@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fabricheck.diagnosis.bisection import BisectionOutcome
+from fabricheck.history.changes import StackDifference
 from fabricheck.records.case import Case
 from fabricheck.session.exchange import AddedPart, find_causes
 from fabricheck.session.reframe_report import FinishedSession
@@ -199,6 +201,8 @@ def test_what_the_tuning_sets_is_left_out_and_another_value_tried(
     session = FinishedSession(tmp_path, (*cases_of(tmp_path, HOST, "old"), *cases_of(tmp_path, HOST, added.name)), ())
     same = judge_upgrade([session], suite, "hgx-h200", ("old", added.name), margin=0.05)
     assert added.checked(same).exit_status == 4  # its runs had what the old ones had
+    changed = replace(same, variables=tuple(StackDifference(name, "1", "none") for name in tried))
+    assert added.checked(changed).exit_status == 0
 
 
 def test_of_variables_that_are_left_out_the_one_that_helps_is_named(tmp_path: Path) -> None:
@@ -215,6 +219,7 @@ def test_of_variables_that_are_left_out_the_one_that_helps_is_named(tmp_path: Pa
     def run(environments: Sequence[str], patterns: Sequence[str], settings: Path) -> FinishedSession:
         content = runpy.run_path(str(settings))["site_configuration"]
         tried = {each["name"]: each["extras"]["tried"] for each in content["environments"][2:]}
+        assert {value for side in tried.values() for value in side.values()} == {None}
         own = [case for name, side in {"old": {}, **tried}.items() for case in cases(name, side)]
         return FinishedSession(tmp_path, tuple(own), ())
 
