@@ -14,6 +14,7 @@ from fabricheck.records.case import name_without_blanks
 from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.job_end import EXIT_STATUS, FAILED
 from fabricheck.rfm.launch import launch_command, topology_of
+from fabricheck.rfm.paths import nics_of
 from fabricheck.state.programs import module_command
 from fabricheck.suite import suite_root
 
@@ -144,8 +145,7 @@ def ask_nodes(test: rfm.RegressionTest) -> None:
     local = local and KEY not in partition.extras
     launch = "" if local else f"{launch_command(test)} "
     program = getattr(getattr(test, "fabricbench", None), "program", "")
-    topology = topology_of(partition.fullname) if nodes > 1 else None
-    ports = [nic.name for nic in topology.nics] if topology is not None else []
+    ports = nics_of(partition.fullname) if nodes > 1 else ()
     before, after = (state_command(when, launch, nodes, program, ports) for when in ("before", "after"))
     test.prerun_cmds = [f"mkdir -p {FOLDER}", before, *[_END_UNCONNECTED] * (nodes > 1), *test.prerun_cmds]
     test.postrun_cmds = [*test.postrun_cmds[:-1], after, *test.postrun_cmds[-1:]]

@@ -30,8 +30,6 @@ from fabricheck.state.capture import NvmlUnavailable, read
 
 #: How the empty files end in which each node leaves that its name is taken.
 MACHINE = ".machine"
-#: And that of a node which cannot talk to another one.
-UNCONNECTED = ".unconnected"
 #: Seconds that one source may take; then its absence is noted and the others stand.
 PATIENCE_S = 10.0
 #: For how long the load of others is watched before a test.
@@ -166,53 +164,31 @@ def _gpus_now() -> _Gpus:
     return "", (), silent, not silent
 
 
-def write(
-    folder: Path,
-    when: When,
-    nodes: int = 1,
-    program: Path | None = None,
-    *,
-    until: float = math.inf,
-    needs: Sequence[str] = (),
-) -> None:
-    """Write the state of this node, one of `nodes` of the job, unless another process of the node does.
-
-    `needs`: the ports that a test's data take.
-    """
-    name = socket.gethostname().partition(".")[0].replace("/", "_")
-    (folder / f"{name}.{_machine()}{MACHINE}").touch()
-    draft = folder / f"{name}.{when}.draft"
-    try:
-        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-    except FileExistsError:
-        return
-    state = collect(when, folder, nodes, program, until)
-    content: Any = dataclasses.asdict(state)
-    draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
-    draft.rename(folder / f"{name}.{when}.json")
-    # With RDMA data may pass where TCP does not.
-    only_tcp = all(nic.kind == "ethernet" for nic in state.nics)
-    if when == "before" and only_tcp and any(path.port in needs for path in state.blocked):
-        (folder / f"{name}{UNCONNECTED}").touch()
-
-
 def _machine() -> str:
     """Of this start of the kernel and this network namespace: emulated nodes share a kernel."""
     return f"{read(Path('/proc/sys/kernel/random/boot_id'))}-{os.stat('/proc/self/ns/net').st_ino}"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the state of this node: `arguments` as above, those at the end may be missing."""
+    """Write the state of this node, unless another process of the node does: `arguments` as above, those at the end
+    may be missing."""
     defaults = ("", "before", "1", "", "", "inf")
-    folder, when, nodes, program, needs, until = (*arguments, *defaults[len(arguments) :])
-    write(
-        Path(folder),
-        cast(When, when),
-        int(nodes),
-        Path(program) if program else None,
-        until=float(until),
-        needs=needs.split(","),
-    )
+    place, when, nodes, program, ports, until = (*arguments, *defaults[len(arguments) :])
+    folder, name = Path(place), socket.gethostname().partition(".")[0].replace("/", "_")
+    (folder / f"{name}.{_machine()}{MACHINE}").touch()
+    draft = folder / f"{name}.{when}.draft"
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    except FileExistsError:
+        return
+    state = collect(cast(When, when), folder, int(nodes), Path(program) if program else None, float(until))
+    content: Any = dataclasses.asdict(state)
+    draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+    draft.rename(folder / f"{name}.{when}.json")
+    # With RDMA data may pass where TCP does not.
+    only_tcp = all(nic.kind == "ethernet" for nic in state.nics)
+    if when == "before" and only_tcp and any(path.port in ports.split(",") for path in state.blocked):
+        (folder / f"{name}.unconnected").touch()
 
 
 if __name__ == "__main__":

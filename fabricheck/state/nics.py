@@ -328,12 +328,12 @@ def _paths(folder: Path, host: str, own: Addresses) -> tuple[list[_Path], list[_
     asked, equal = [], []
     for name in names:
         others = json.loads((folder / f"{name}{ADDRESSES}").read_text(encoding="utf-8"))
-        for port in own:
-            there = others.get(port, own[port])
-            if there[0] != own[port][0] and name in asked_nodes:
-                asked.append((port, name, there))
-            elif port in others and there[0] == own[port][0] and name != host:
-                equal.append((port, name, there))
+        for port in own if name != host else ():
+            path = (port, name, others.get(port))
+            if port in others and others[port][0] == own[port][0]:
+                equal.append(path)
+            elif port in others and name in asked_nodes:
+                asked.append(path)
     return asked, equal
 
 
