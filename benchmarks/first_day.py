@@ -281,7 +281,8 @@ def print_recorded(judge: SystemJudge) -> int:
     missed = 0
     for archive, sessions in recorded:
         outcomes = [judged(judge, runs) for runs in sessions.values()]
-        metrics = [one for compared in outcomes for run in compared.runs for one in run.judgements]
+        measured = [run for compared in outcomes for run in compared.runs]
+        metrics = [one for run in measured for one in run.judgements]
         bad = [one for one in metrics if one.verdict is not Verdict.PASS]
         missed += len(bad)
         print(f"| {archive} | {len(sessions)} | {len(metrics):,} | {len(bad)} |")

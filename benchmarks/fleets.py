@@ -109,11 +109,10 @@ class Fleet:
             return self.slow_nodes(launch(left), values, left)
 
         decided = launched_again(first, again, NODES * len(PAIRS))
-        session, last = (
-            {f"{self.names[node]}:{part}" for node, slow in each.items() for part in slow.slow}
-            for each in (first, decided)
-        )
-        return session, last
+        return self._parts_of(first), self._parts_of(decided)
+
+    def _parts_of(self, launches: Mapping[int, Launch]) -> set[str]:
+        return {f"{self.names[node]}:{part}" for node, launch in launches.items() for part in launch.slow}
 
     def accused_network(self, kind: simulated.Noise, rng: Generator, bad: Bad) -> set[str]:
         """Places that the screen suspects and that measuring again does not clear."""

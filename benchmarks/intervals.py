@@ -109,11 +109,10 @@ def print_next_launch(archive: str) -> None:
     medians = np.log([[np.median(each) for each in launches] for launches in chosen])
     cells = []
     for batches in (False, True):
-        held = [
-            covers([one] * len(launches), [float(np.median(each)) for each in launches], in_order=batches)
-            for launches in chosen
-            for one in launches[:10]
-        ]
+        held = []
+        for launches in chosen:
+            middles = [float(np.median(each)) for each in launches]
+            held += [covers([one] * len(launches), middles, in_order=batches) for one in launches[:10]]
         cells.append(f"{np.mean(held):.0%}")
     orders = [np.random.default_rng(seed).permutation(medians.shape[1]) for seed in range(10)]
     for known in KNOWN:

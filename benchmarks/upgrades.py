@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from benchmarks.regression import share
 from fabricheck.diagnosis.bisection import BisectionOutcome, Exchange, bisect
-from fabricheck.diagnosis.tuning_effect import quantity_of
 from fabricheck.diagnosis.upgrade import (
+    LOOKS,
     Answer,
     Changes,
     Key,
@@ -33,8 +33,9 @@ from fabricheck.diagnosis.upgrade import (
     UpgradeChange,
     changes_of_gains,
     further_rounds,
+    quantity_of,
 )
-from fabricheck.judge.constants import FEWEST, LOOKS
+from fabricheck.judge.constants import FEWEST
 
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator

@@ -36,7 +36,6 @@ KEYS: Mapping[str, Mapping[str, str]] = {
         "most_nodes": "how many nodes one job of checks takes at most",
         "network_interfaces": "interfaces that the data may take beside the NICs of topology.yaml",
         "nodes": "how many nodes the partition has",
-        "service_level": "another InfiniBand service level to [try](tuning.md)",
         "size_step": "sizes of a range grow at least by this factor, where checks take too long",
         "tuning_profile": "a profile of `config/tuning.yaml`",
         "unsupported": (
@@ -73,6 +72,7 @@ KEYS: Mapping[str, Mapping[str, str]] = {
         "share_devices": "true: ranks may share a GPU",
         "sycl_compiler": "another compiler than `icpx`",
         "sycl_home": "folder of the SYCL compiler, for the vendor suites",
+        "tried": "written by `upgrade` itself: variables to try, null to unset them",
         "vendor": "where the [vendor suites](vendor-tools.md) are",
     },
 }

@@ -66,32 +66,31 @@ class Taken(Exception):
 
 
 @contextlib.contextmanager
-def exclusive(file: Path) -> Iterator[str]:
-    """While this lasts no other process has the lock `file`; gives why locks do not work there, empty where they do.
+def exclusive(file: Path) -> Iterator[None]:
+    """While this lasts no other process has the lock `file`.
 
     Raises Taken, and OSError where the file cannot be made. What the process starts does not inherit the lock.
     """
     with file.open("a+", encoding="utf-8") as stream:
         owner_file = file.with_name(f"{file.name}.owner")
         try:
-            why_not = _lock(stream)
+            is_locked = _lock(stream)
         except BlockingIOError:
             raise Taken(str(_read(owner_file) or "its process is unknown")) from None
-        with _owned(owner_file, Owner.here(by_lock=not why_not)):
-            yield why_not
+        with _owned(owner_file, Owner.here(by_lock=is_locked)):
+            yield
 
 
-def _lock(stream: IO[str]) -> str:
-    """Why there is no lock that other machines see; BlockingIOError where another process has it."""
+def _lock(stream: IO[str]) -> bool:
+    """Whether there is a lock that other machines see; BlockingIOError where another process has it."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-        return os.strerror(error.errno)
+        return False
     device = os.fstat(stream.fileno()).st_dev
-    local = _LOCAL_OPTIONS & _mount_options(f"{os.major(device)}:{os.minor(device)}")
-    return f"it is mounted with {local.pop()}" if local else ""
+    return _LOCAL_OPTIONS.isdisjoint(_mount_options(f"{os.major(device)}:{os.minor(device)}"))
 
 
 @contextlib.contextmanager

@@ -23,6 +23,9 @@ from fabricheck.yamlfile import Place, YamlFile, read_yaml
 Library = Literal["ccl", "mpi", "gpu"]
 Without = Literal["fails", "harms"]
 
+#: The key in the extras of an environment that `upgrade` writes: variables with the value to try, None to unset them.
+TRIED = "tried"
+
 _NUMBER = r"0|[1-9][0-9]*"
 _POSITIVE = r"[1-9][0-9]*"
 _SWITCH = r"0|1"
@@ -89,9 +92,6 @@ class TuningVariable(BaseModel):
     without: Without | None = None
     accepts: _Text | None = None
 
-    def __str__(self) -> str:
-        return f"{self.variable}={self.value}"
-
 
 @dataclass(frozen=True)
 class Profile:
@@ -101,25 +101,9 @@ class Profile:
     description: str
     settings: tuple[TuningVariable, ...]
 
-    def environment(self, libraries: Collection[Library] | None = None) -> dict[str, str]:
-        """Variables and values of the settings that any of `libraries` reads; of all settings where it is `None`.
-
-        Raises UserError for a library that no setting can be of.
-        """
-        settings = self.settings if libraries is None else self.read_by(libraries)
-        return {each.variable: each.value for each in settings}
-
-    def read_by(self, libraries: Collection[Library]) -> tuple[TuningVariable, ...]:
-        """The settings that any of `libraries` reads. Raises UserError for a library that no setting can be of."""
-        known: tuple[str, ...] = ("ccl", "mpi", "gpu")
-        for library in libraries:
-            if library not in known:
-                raise UserError(f"{library!r} is not a library of a tuning profile: choose from {', '.join(known)}")
-        return tuple(each for each in self.settings if each.library in libraries)
-
-    def dispensable(self, libraries: Collection[Library]) -> tuple[TuningVariable, ...]:
-        """The settings that any of `libraries` reads and that can all be taken away at once."""
-        return tuple(each for each in self.read_by(libraries) if each.without is None)
+    def environment(self, libraries: Collection[Library]) -> dict[str, str]:
+        """Variables and values of the settings that any of `libraries` reads."""
+        return {each.variable: each.value for each in self.settings if each.library in libraries}
 
 
 @dataclass(frozen=True)
@@ -201,6 +185,33 @@ def _accepted(file: YamlFile, place: Place, setting: TuningVariable) -> re.Patte
     if (mistake := mistake_of(setting.accepts)) is not None:
         file.fail((*place, "accepts"), mistake)
     return re.compile(setting.accepts)
+
+
+def require_accepted(variable: str, value: str) -> None:
+    """Raises UserError for a value that the variable does not take, and for a variable that no run could prove."""
+    known = ACCEPTED.get(variable)
+    if known is not None and re.fullmatch(known, value) is None:
+        raise UserError(f"{variable} does not accept {value!r}: it has to match {known}")
+    if not is_recorded(variable):
+        raise UserError(f"{variable} is not recorded by fabricbench ({VARIABLES}): no run could prove it")
+
+
+def removed(profiles: Collection[Profile], variable: str) -> dict[str, None]:
+    """The variables to unset to measure profiles without `variable`, or without all that can be removed at once, where
+    that is empty. Raises UserError where there are none, and for one that the machine needs for its safety.
+    """
+    settings = [setting for profile in profiles for setting in profile.settings]
+    names = " and ".join(profile.name for profile in profiles)
+    if not variable:
+        chosen = [setting for setting in settings if setting.without is None]
+    else:
+        chosen = [setting for setting in settings if setting.variable == variable]
+        if any(setting.without == "harms" for setting in chosen):
+            raise UserError(f"the tuning profile {names} needs {variable} for safety: it is not removed")
+    if not chosen:
+        has = ", ".join(setting.variable for setting in settings) or "no variable"
+        raise UserError(f"there is nothing to remove: the tuning profile {names} has {has}")
+    return dict.fromkeys(setting.variable for setting in chosen)
 
 
 def libraries_of(transport: str) -> tuple[Library, ...]:

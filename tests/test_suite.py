@@ -12,7 +12,7 @@ from fabricheck import suite as suites
 from fabricheck.cli import main
 from fabricheck.errors import UserError
 from fabricheck.records.finding_texts import CATALOGUE
-from fabricheck.report.lines import strip_marks
+from fabricheck.report.lines import with_program
 from fabricheck.suite import MINIATURE, Suite, output_folder, outside_roots, require_plain, site_root, suite_root
 from tests.support.toy import make_toy
 
@@ -134,4 +134,4 @@ def test_printed_commands_can_be_pasted(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("VIRTUAL_ENV", str(prefix if activated else tmp_path))
     start = "fabricheck" if activated else f"'{prefix}/bin/fabricheck'"
     steps = CATALOGUE["all-slow"].steps
-    assert f"{start} watch " in strip_marks(steps[0])
+    assert f"{start} watch " in with_program(steps[0])

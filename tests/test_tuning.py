@@ -6,7 +6,7 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.results.environment import is_recorded
-from fabricheck.tuning import ACCEPTED, Profiles, libraries_of, load_profiles
+from fabricheck.tuning import ACCEPTED, Profiles, libraries_of, load_profiles, removed, require_accepted
 
 CONFIG = Path(__file__).resolve().parents[1] / "config" / "tuning.yaml"
 
@@ -35,18 +35,30 @@ def test_every_setting_says_where_it_comes_from() -> None:
 
 def test_whose_settings_a_transport_obeys() -> None:
     lumi = load_profiles(CONFIG).profile("lumi")
-    assert [str(each) for each in lumi.read_by(libraries_of("copy"))] == ["HSA_ENABLE_SDMA=0"]
-    assert [each.library for each in lumi.read_by(libraries_of("ccl"))] == ["ccl", "ccl", "gpu"]
-    assert [each.variable for each in lumi.read_by(libraries_of("mpi")) if each.without == "fails"] == [
-        "MPICH_GPU_SUPPORT_ENABLED"
-    ]
+    assert lumi.environment(libraries_of("copy")) == {"HSA_ENABLE_SDMA": "0"}
+    assert len(lumi.environment(libraries_of("ccl"))) == 3
+    assert "MPICH_GPU_SUPPORT_ENABLED" in lumi.environment(libraries_of("mpi"))
 
 
 def test_what_keeps_the_machine_safe_is_never_taken_away() -> None:
-    profiles = load_profiles(CONFIG)
-    assert [each.without for each in profiles.profile("hgx-h200").settings] == ["harms"]
-    assert profiles.profile("hgx-h200").dispensable(["gpu", "ccl"]) == ()
-    assert [each.variable for each in profiles.profile("lumi").dispensable(["gpu", "mpi"])] == ["HSA_ENABLE_SDMA"]
+    """Alone or with the whole profile; that without which nothing runs goes alone."""
+    lumi, hgx = (load_profiles(CONFIG).profile(name) for name in ("lumi", "hgx-h200"))
+    (harms,) = hgx.settings
+    for variable in ("", harms.variable):
+        with pytest.raises(UserError):
+            removed([hgx], variable)
+    assert harms.variable not in removed([hgx, lumi], "")
+    assert "MPICH_GPU_SUPPORT_ENABLED" not in removed([lumi], "")
+    assert removed([lumi], "MPICH_GPU_SUPPORT_ENABLED") == {"MPICH_GPU_SUPPORT_ENABLED": None}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("NCCL_IGNORE_CPU_AFFINITY", "yes"), ("NCCL_IB_SLL", "1"), ("MY_TOKEN", "x")]
+)
+def test_a_value_that_a_library_would_pass_over_is_not_tried(variable: str, value: str) -> None:
+    require_accepted("NCCL_IB_SL", "3")
+    with pytest.raises(UserError):
+        require_accepted(variable, value)
 
 
 def test_every_variable_is_recorded_so_that_a_run_shows_whether_it_was_set() -> None:
@@ -57,8 +69,6 @@ def test_an_unknown_name_is_the_users_mistake() -> None:
     profiles = load_profiles(CONFIG)
     with pytest.raises(UserError, match=r"has no tuning profile 'lumii': choose from default, alps"):
         profiles.profile("lumii")
-    with pytest.raises(UserError, match="'nccl' is not a library"):
-        profiles.profile("lumi").environment(["nccl"])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +85,7 @@ def test_a_variable_accepts_what_its_library_accepts(
     tmp_path: Path, variable: str, good: list[str], bad: list[str]
 ) -> None:
     for value in good:
-        assert written(tmp_path, one(variable, value)).profile("p").environment() == {variable: value}
+        assert written(tmp_path, one(variable, value)).profile("p").environment(["ccl"]) == {variable: value}
     for value in bad:
         with pytest.raises(UserError, match=r"tuning.yaml:\d+: profiles.p.settings\[0\].value"):
             written(tmp_path, one(variable, value))

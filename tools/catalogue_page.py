@@ -9,16 +9,16 @@ from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS, Certainty
 PAGE = Path("docs/findings.md")
 _HEAD = """# Findings
 
-Made by `make docs` from the catalogue: what a finding means, and what decides it. `fabricheck explain CODE` prints the
-steps with their commands; a report has them with the names of its parts. A code never changes its meaning: alert on
-codes, not on sentences. How sure a finding is:
+Made by `make docs` from the catalogue: what decides each finding. `fabricheck explain CODE` also prints its sentence
+and the steps with their commands; a report has them with the names of its parts. A code never changes its meaning:
+alert on codes, not on sentences. How sure a finding is:
 
 {certainties}
 """
 
 
 def render() -> str:
-    """What each finding means and what decides it, by symptom, as Markdown."""
+    """What decides each finding, by symptom, as Markdown."""
     certainties = "\n".join(f"- *{each.value.replace(' (', '* (', 1)}" for each in Certainty)
     return "\n".join([_HEAD.format(certainties=certainties), *map(_section, SYMPTOMS)])
 
@@ -32,7 +32,7 @@ def _entry(code: str) -> str:
     entry = CATALOGUE[code]
     certainty = entry.certainty.value.partition(" (")[0]
     # The star of `*CCL` is no emphasis, those around a sentence are.
-    text = f"{entry.alone}. {entry.decides}".replace("*CCL", r"\*CCL")
+    text = entry.decides.replace("*CCL", r"\*CCL")
     return f"### {code}\n\n{text} *{certainty.capitalize()}.*\n"
 
 

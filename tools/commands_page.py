@@ -16,7 +16,8 @@ _LAB = "fabricheck emulate"
 _FAULT, _CLUSTER = f"{_LAB} fault", "--name TEXT"
 _HEAD = """# Commands
 
-Made by `make docs`: the same text as `--help` of each command. Every command also takes `--site FOLDER`: a folder with
+Made by `make docs`: what each command does, its examples and the names of its options; `--help` of a command says
+when to use it, what it exits with and what each option means. Every command also takes `--site FOLDER`: a folder with
 `site_configs/` and `reference_values/` of your own systems (`FABRICHECK_SITES` names several).
 
 Variables:
@@ -32,7 +33,7 @@ Variables:
 """
 _HEAD_OF_LAB = """# Commands of the lab
 
-Made by `make docs`: the same text as `--help` of each command.
+Made by `make docs`: what each command does, with its examples; `--help` of a command has the rest.
 """
 
 
@@ -96,17 +97,17 @@ def _section(context: click.Context) -> str:
     if context.parent and context.parent.command_path == _FAULT:
         return _fault(context)
     parts = [f"{'#' * (len(path.split()))} {path}"]
-    if not isinstance(command, click.Group):
-        usage = " ".join(command.collect_usage_pieces(context))
-        parts.append(f"```\n{path} {usage}\n```")
-    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
-        as_it_is = paragraph.removeprefix("\b\n")
-        parts.append(f"```\n{as_it_is}\n```" if as_it_is != paragraph else paragraph)
+    summary, *rest = inspect.cleandoc(command.help or "").split("\n\n")
+    parts.append(summary)
+    for paragraph in rest:
+        example = paragraph.removeprefix("\b\n")
+        if example.startswith("fabricheck "):
+            parts.append(f"```\n{example}\n```")
     if path == _FAULT:
         parts.append(f"Each takes `{_CLUSTER}`, the name of the cluster (`emulated`).")
-    rows = [f"| `{names}` | {text.replace('|', '&#124;')} |" for names, text in _options(context)]
-    if rows:
-        parts.append("\n".join(["| option | what |", "|---|---|", *rows]))
+    names = [f"`{names.split()[0].rstrip(',')}`" for names, _ in _options(context)]
+    if names:
+        parts.append(f"Options: {', '.join(names)}.")
     return "\n\n".join(parts) + "\n"
 
 

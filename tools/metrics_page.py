@@ -38,6 +38,10 @@ _FORMULA: Mapping[Quantity, str] = {
     "goodput": "8 · bytes ÷ time in ns; of sizes from 64 KiB up. *bytes* is below",
     "latency": "time ÷ 1,000; of sizes below 64 KiB",
 }
+#: Tags of checks that other pages describe.
+_ELSEWHERE = {"vendor", "vendor-mixed", "cross-check"}
+#: Where a check comes from: "(De Sensi et al., SC24, section III)".
+_CITED = re.compile(r" \([^()]*(?:section|figure|et al|paper)[^()]*(?:\([^()]*\)[^()]*)*\)")
 #: By an operation's name, or how the names of several begin: what is measured, and what `bytes` are.
 _MEASURES = {
     "pingpong": ("a message there and back between two ranks; the time is half of the round trip", "one message"),
@@ -104,15 +108,16 @@ def _operations() -> Iterator[str]:
 
 def _checks() -> Iterator[str]:
     yield "## Checks\n"
-    yield "`fabricheck run --list` prints those that apply to a system; `--name` and `--tag` choose among them.\n"
-    yield "| check | measures | tags |"
-    yield "|---|---|---|"
+    yield "`fabricheck run --list` prints those that apply to a system; `--name` and `--tag` choose among them."
+    yield "The docstring of a check names the section of the paper that it follows. Those of"
+    yield "[vendors' tools](vendor-tools.md) are left out here.\n"
     for file in sorted(CHECKS.glob("*.py")):
         for check in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(check, ast.ClassDef):
-                tags = ", ".join(f"`{tag}`" for tag in sorted(_attribute(check, "tags")))
+            tags = sorted(_attribute(check, "tags")) if isinstance(check, ast.ClassDef) else []
+            if isinstance(check, ast.ClassDef) and not _ELSEWHERE & {*tags}:
                 summary = " ".join((ast.get_docstring(check) or "").split("\n\n")[0].split()).replace("*CCL", r"\*CCL")
-                yield f"| {check.name} | {re.split(r'(?<=[.]) (?=[A-Z])', summary)[0]} | {tags} |"
+                sentence = _CITED.sub("", re.split(r"(?<=[.]) (?=[A-Z])", summary)[0]).replace("?.", "?")
+                yield f"- `{check.name}` ({', '.join(tags)}): {sentence}"
 
 
 def _attribute(check: ast.ClassDef, name: str) -> set[str]:

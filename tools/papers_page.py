@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 
 from fabricheck.judge.system import SystemJudge
-from fabricheck.records.rehearsal import REHEARSAL, any_rehearsal
+from fabricheck.records.rehearsal import any_rehearsal
 from fabricheck.report.figures.chart import MOST_COLORED, Figure
 from fabricheck.report.figures.paper import as_csv, draw
 from fabricheck.report.html import own_file, render_paper
@@ -26,24 +26,25 @@ _HEAD = """# The papers, reproduced
 
 Made by `make docs` from `reference_values/published/figures` and recorded sessions.
 
-This suite measures what these papers did. `fabricheck reproduce` lists their figures; with the name of one
-and a system it runs the tests that the figure needs, and draws what was measured here with the paper's points
-in grey (crosses):
+This suite measures what these papers did. `fabricheck reproduce` lists their figures and the tests that each needs;
+with the name of one and a system it runs these, and draws what was measured here with the paper's points in grey
+(crosses):
 
 ```
 fabricheck reproduce sc24-3 --system alps
 fabricheck reproduce sc24-3 --from output/runs/RUN
 ```
 
-It leaves a page and a table (CSV). Points are numbers that the text, a caption or a table of the paper
-states; none was read off a drawing: our copies of the papers have none. The ratios behind *holds here*, *does
-not hold here* and *is open here* have 95% intervals; *expected* and *nominal* are those of [the
-model](methodology.md#what-the-links-allow), and lines with a system's name are what its points are shares of.
+It leaves a page and a table (CSV), to which the name of a session leads below. Points are numbers that the text, a
+caption or a table of the paper states; none was read off a drawing: our copies of the papers have none. The ratios
+behind *holds here*, *does not hold here* and *is open here* have 95% intervals; *expected* and *nominal* are those of
+[the model](methodology.md#what-the-links-allow), and lines with a system's name are what its points are shares of.
 
-Two sessions measured GPUs: four H200, and one. [Miniatures](results/miniatures-2026-11-29/README.md) are emulated
-nodes, with stand-ins for GPUs and their libraries and links of 25 to 100 Mb/s. They draw the figures over several
-nodes beside the model of that system, and are no evidence of what its machine does. Their latencies are left out:
-they are those of two busy cores.
+Two sessions measured GPUs: four H200 of one node, and one a week later. *Miniatures* are [rehearsals on emulated
+nodes](results/miniatures-2026-11-29/README.md), with stand-ins for GPUs and their libraries and links of 25 to 100
+Mb/s; eight *emulated nodes* have no GPUs and ports of 100 Mb/s. They draw the figures over several nodes beside the
+model of that system, and are no evidence of what its machine does. Their latencies are left out: they are those of
+two busy cores.
 
 `NetworkCollectives`, `NetworkCollectivesOverSizes` and `GroupsOfMoreNodes` take 2, 4 and 8 nodes; others with
 ReFrame's `-P`, and their figure from that run:
@@ -58,7 +59,7 @@ fabricheck reproduce sc24-9 --from output/runs/RUN
 @dataclass(frozen=True)
 class Recorded:
     """A recorded session: its name in those of files, what it is of, an archive of docs/results and the folder in it,
-    and the system whose model it is.
+    and the system whose model it is (of a miniature, what it stands for).
 
     Of emulated nodes: the papers whose figures it draws. Their rates are in a topology.yaml beside the results.
     """
@@ -72,18 +73,25 @@ class Recorded:
 
 
 def _miniature(system: str, of: str, *papers: str) -> Recorded:
-    return Recorded(system, of, f"miniatures-2026-11-29/{system}.tar.xz", system, system, papers)
+    return Recorded(system, f"{of} (miniature)", f"miniatures-2026-11-29/{system}.tar.xz", system, system, papers)
 
 
 SESSIONS = (
-    Recorded("h200x4", "four H200 of one node", "h200x4-2026-11-21/raw.tar.xz", "raw/acceptance", "hgx-h200"),
-    Recorded("h200", "one H200, a week later", "h200-2026-11-29/acceptance.tar.xz", "acceptance", "hgx-h200"),
-    _miniature("alps", "Alps in miniature, four emulated nodes", "sc24"),
-    _miniature("leonardo", "Leonardo in miniature, two emulated nodes", "sc24"),
-    _miniature("lumi", "LUMI in miniature, two emulated nodes", "sc24", "schieffer"),
-    _miniature("frontier", "Frontier in miniature, two emulated nodes", "commbench"),
-    _miniature("summit", "Summit in miniature, two emulated nodes", "commbench", "openpower"),
-    _miniature("emulated", "eight emulated nodes without GPUs, ports of 100 Mb/s", "sc24", "commbench"),
+    Recorded("h200x4", "four H200", "h200x4-2026-11-21/raw.tar.xz", "raw/acceptance", "hgx-h200"),
+    Recorded("h200", "one H200", "h200-2026-11-29/acceptance.tar.xz", "acceptance", "hgx-h200"),
+    _miniature("alps", "Alps", "sc24"),
+    _miniature("leonardo", "Leonardo", "sc24"),
+    _miniature("lumi", "LUMI", "sc24", "schieffer"),
+    _miniature("frontier", "Frontier", "commbench"),
+    _miniature("summit", "Summit", "commbench", "openpower"),
+    Recorded(
+        "emulated",
+        "emulated nodes",
+        "miniatures-2026-11-29/emulated.tar.xz",
+        "emulated",
+        "emulated",
+        ("sc24", "commbench"),
+    ),
 )
 
 
@@ -112,14 +120,14 @@ def main() -> None:
             if not any(rows.values()):
                 continue
             drawn = [draw(cited, shown, rows[shown]) for shown in rows if rows[shown]]
+            links = _files(f"{name}-{session.name}", session.of, cited, drawn)
             # Stand-ins for GPUs and their libraries are no evidence of what these do.
-            told = f"{REHEARSAL}." if any_rehearsal(runs) else answer(cited.figure, rows[quantities[0]])
-            sections[name].append(f"**{session.of[:1].upper()}{session.of[1:]}**: {told or 'drawn.'}\n")
-            sections[name] += list(_files(f"{name}-{session.name}", cited, drawn))
+            told = "" if any_rehearsal(runs) else answer(cited.figure, rows[quantities[0]])
+            sections[name].append(f"- {links}. {told}" if told.startswith("That") else f"- {links}")
     for name, cited in figures.items():
         if not sections[name]:
             alone = [draw(cited, shown, []) for shown in cited.figure.quantities if any(cited.points(shown))]
-            sections[name] = ["**The paper's points alone**\n", *_files(f"{name}-paper", cited, alone)] if alone else []
+            sections[name] = [f"- {_files(f'{name}-paper', 'the paper', cited, alone)}"] if alone else []
     PAGE.write_text("\n".join([_HEAD, *_body(figures, sections)]), encoding="utf-8")
 
 
@@ -133,20 +141,19 @@ def _body(figures: dict[str, Cited], sections: dict[str, list[str]]) -> Iterator
         yield f"{cited.figure.section}. The paper: {cited.figure.concluded}.\n"
         if cited.figure.not_here:
             yield f"Not measured: {cited.figure.not_here}.\n"
-        if cited.figure.tests:
-            yield f"Tests: {', '.join(cited.figure.tests)}.\n"
-        yield from sections[name]
+        yield "\n".join([*sections[name], ""])
 
 
-def _files(name: str, cited: Cited, drawn: list[Figure]) -> Iterator[str]:
-    """Write the drawings and the table of a figure; yield the lines that show them."""
+def _files(name: str, of: str, cited: Cited, drawn: list[Figure]) -> str:
+    """Write the drawings and the table of a figure; return the links to them: `of` to the table."""
+    links = [f"[{of[:1].upper()}{of[1:]}](results/papers/{name}.csv)"]
     (DRAWINGS / f"{name}.csv").write_text(as_csv(drawn), encoding="utf-8")
     page = render_paper(cited, drawn, "")
     for figure, svg in zip(drawn, re.findall(r'<svg class="chart".*?</svg>', page, re.DOTALL), strict=True):
         file = f"{name}-{figure.title.split()[0]}.svg"
         (DRAWINGS / file).write_text(_alone(svg, figure), encoding="utf-8")
-        yield f"![{figure.title}](results/papers/{file})\n"
-    yield f"[The table](results/papers/{name}.csv)\n"
+        links.append(f"[{figure.title.split()[0]}](results/papers/{file})")
+    return " ".join(links)
 
 
 def _alone(svg: str, figure: Figure) -> str:

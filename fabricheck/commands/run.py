@@ -125,7 +125,6 @@ def run(given: RunOptions) -> None:
     nightly        27 s  a short selection of acceptance
     acceptance     95 s  all that fabricbench measures
     papers               what `fabricheck reproduce` needs
-    tuning               with and without each tuning variable
     vendor               OSU, nccl-tests or rccl-tests, IMB
     vendor-mixed         OSU between host and device memory
     cross-check          fabricbench and a vendor tool, interleaved
@@ -179,7 +178,7 @@ def run(given: RunOptions) -> None:
             session, known = Again(launcher, selection, given.launches, tell).judge(session)
         outcome = known or judge_session(session, suite, name)  # which needs no nodes
         click.echo(f"fabricheck: the checks are those of {suite.root}", err=True)
-        _say(outcome, name, is_short=given.is_short)
+        _say(outcome, name, str(session.folder), is_short=given.is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     _conclude(context, session, outcome, kept=kept, is_short=given.is_short)
 
@@ -270,17 +269,13 @@ def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> N
     from fabricheck.commands.fleet import nodes_wanted
     from fabricheck.session.reframe import list_suite, require_tags
     from fabricheck.session.reframe_report import past_seconds
+    from fabricheck.session.start import require_ready
     from fabricheck.units import plural
 
     require_tags(suite.root / "checks", selection.tags)
-    try:
-        listing = list_suite(suite, selection, output)
-    except UserError:
-        if selection.whole_system in suite.systems():
-            from fabricheck.session.start import require_ready
-
-            require_ready(suite, selection.whole_system, None)  # which has better words for a mistake in its files
-        raise
+    if selection.whole_system in suite.systems():
+        require_ready(suite, selection.whole_system, None)
+    listing = list_suite(suite, selection, output)
     click.echo(listing.notes, err=True, nl=False)
     past = past_seconds(output / "runs", selection.whole_system)
     times = [past.get(case.rpartition(" @")[0]) for case in listing.cases]
@@ -295,7 +290,7 @@ def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> N
         click.echo(f"fabricheck: {nodes}", err=True)
 
 
-def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
+def _say(outcome: Outcome, system: str, folder: str, *, is_short: bool) -> None:
     """What a run came to, on the terminal."""
     from fabricheck.report.fleet import short, table
     from fabricheck.report.part_names import NodeParts
@@ -303,23 +298,23 @@ def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
 
     width, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
     if not is_short:
-        click.echo(render(outcome.judged, width=width, color=color, diagnosis=outcome.diagnosis, system=system))
+        click.echo(
+            render(outcome.judged, width=width, color=color, diagnosis=outcome.diagnosis, system=system, folder=folder)
+        )
     if outcome.fleet is not None:
         parts = NodeParts.of(outcome.judged)
         click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, parts, width)))
 
 
 def _get_ready(suite: Suite, system: str, store: Path | None) -> None:
-    """What would spoil a run late; and what takes a second or two: modules for its end, and the page's script."""
+    """What would spoil a run late; and what takes a second or two: modules for its end."""
     import fabricheck.report.past
     import fabricheck.session.relaunch
     import fabricheck.session.reports
     import fabricheck.session.storing  # noqa: F401
-    from fabricheck.report.html import prepare_page
     from fabricheck.session.start import require_ready
 
     require_ready(suite, system, store)
-    prepare_page()
 
 
 def _progress() -> Progress:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import STORE, given_as
+from fabricheck.commands.options import STORE
 from fabricheck.errors import UserError
-from fabricheck.session.storing import attributes_of, case_of_files, import_files, import_folder
+from fabricheck.session.storing import import_files, import_folder
 from fabricheck.units import plural
 
 if TYPE_CHECKING:
@@ -90,66 +89,33 @@ def verify(context: click.Context, *, store: Path) -> None:
     context.exit(EXIT_DAMAGED if problems.damage else 0)
 
 
-@dataclass(frozen=True)
-class ImportOptions:
-    """The options of `store import`."""
-
-    sources: tuple[Path, ...]
-    store: Path
-    system: str | None
-    test: str | None
-    partition: str
-    environment: str
-    tags: tuple[str, ...]
-    keys: tuple[str, ...]
-
-
 @store.command("import")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SOURCE...")
 @STORE
-@click.option("--system", help="The system; not needed for the folder of a run.")
-@click.option(
-    "--test", help="For result files: the test's name with its parameters, such as 'PingPong %transport=mpi'."
-)
-@click.option("--partition", default="unknown", show_default=True, help="For result files: the partition's name.")
-@click.option("--environment", default="unknown", show_default=True, help="For result files: the environment's name.")
-@click.option("--tag", "tags", multiple=True, help="For result files: a tag; may be repeated.")
-@click.option(
-    "--key",
-    "keys",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="For result files: an index of the references.",
-)
-@given_as(ImportOptions)
-def import_(given: ImportOptions) -> None:
+@click.option("--system", help="Only what is of this system.")
+@click.pass_context
+def import_(context: click.Context, *, sources: tuple[Path, ...], store: Path, system: str | None) -> None:
     """Add runs that are not in the store yet, judged by the current files of the suite.
 
     When: after a run was killed, or for runs of another machine. A SOURCE is the folder of a run
-    (output/runs/<system>-<time>, with its reframe.json), or a result file of fabricbench; all result files together
-    become one session.
+    (output/runs/<system>-<time>, with its reframe.json), or a result file of fabricbench that names its test; all
+    result files together become one session.
 
     The exit status is 1 if something in the store is damaged; new runs are stored nevertheless.
 
     \b
     fabricheck store import output/runs/alps-20261122T020000Z
     """
-    context = click.get_current_context()
     from fabricheck.suite import Suite, suite_root
 
     suite = Suite(suite_root())
-    results = [source for source in given.sources if not source.is_dir()]
+    folders = [source for source in sources if source.is_dir()]
+    results = [source for source in sources if source not in folders]
     damaged = False
-    for source in given.sources:
-        if source.is_dir():
-            damaged |= report(import_folder(given.store, source, suite, given.system))
+    for folder in folders:
+        damaged |= report(import_folder(store, folder, suite, system))
     if results:
-        if given.system is None or given.test is None:
-            raise UserError(f"{results[0]}: give its system and test: --system, --test")
-        attributes = attributes_of(given.keys, given.system, given.partition, given.environment)
-        damaged |= report(
-            import_files(given.store, results, suite, given.system, case_of_files(given.test, attributes, given.tags))
-        )
+        damaged |= report(import_files(store, results, suite, system))
     context.exit(EXIT_DAMAGED if damaged else 0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ _Cells = tuple[str, ...]
 
 @click.command()
 @SYSTEM_OR_FILE
-@click.option("--format", "layout", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
+@click.option("--format", "layout", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--unit", type=click.Choice(["Gb/s", "GB/s"]), default="Gb/s", show_default=True, help="Unit of the text."
 )
@@ -49,8 +49,8 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     When: a value looks wrong, or to check a new topology.yaml.
     Nominal is the rate of the hardware's links. Optimum is the highest rate that an algorithm can reach; a measured
     value above it is implausible. Expected is the rate of the named algorithm, achievable is that rate without protocol
-    overhead. Reference was measured while the system was healthy. csv and json are in Gb/s and have one row for each
-    pair or collective.
+    overhead. Reference was measured while the system was healthy. json is in Gb/s and has one row for each pair or
+    collective.
 
     \b
     fabricheck expected --system alps --unit GB/s --svg node.svg
@@ -83,8 +83,6 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
             ],
         }
         click.echo(json.dumps(content, indent=2, allow_nan=False))
-    elif layout == "csv":
-        _print_csv(table)
     else:
         for line in _expected_text(topology, table, estimates(topology), published, unit):
             click.echo(line)
@@ -134,21 +132,6 @@ def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ..
         load_references(own) if own.exists() else None,
         load_published(published) if published.exists() else (),
     )
-
-
-def _print_csv(table: list[ExpectedRow]) -> None:
-    from fabricheck.judge.expected_table import ExpectedRow
-    from fabricheck.wholefile import csv_text
-
-    names = [each.name for each in fields(ExpectedRow) if each.name not in ("source", "payload")]
-    rows = ([*(_csv_cell(getattr(row, name)) for name in names), row.source] for row in table)
-    click.echo(csv_text([[*names, "source"], *rows]), nl=False)
-
-
-def _csv_cell(value: str | tuple[str, ...] | float | None) -> str:
-    if isinstance(value, tuple):
-        return " ".join(value)
-    return f"{value:.10g}" if isinstance(value, (int, float)) else value or ""
 
 
 def _expected_text(

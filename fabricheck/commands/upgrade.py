@@ -15,12 +15,13 @@ import click
 from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN, SYSTEM, given_as
 from fabricheck.commands.run import lock_output
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import FALSE_ALARM, FEWEST, LOOKS, MOST_ROUNDS
+from fabricheck.judge.constants import FALSE_ALARM, FEWEST, MOST_ROUNDS
 from fabricheck.units import few
 
 if TYPE_CHECKING:
-    from fabricheck.session.exchange import AddedPackage
+    from fabricheck.session.exchange import AddedPart
     from fabricheck.session.upgrade import Upgrade, UpgradeCause
+    from fabricheck.suite import Suite
 
 _MOST_LINES = 10
 # What came of a bisection.
@@ -47,6 +48,7 @@ class UpgradeOptions:
     minutes: float
     bisect: bool
     margin: float
+    percentile: float
     output: Path | None
     built: Path | None
     as_json: bool
@@ -79,6 +81,13 @@ class UpgradeOptions:
     help="Where NEW is slower, exchange the packages that differ one by one, and name the guilty one.",
 )
 @MARGIN
+@click.option(
+    "--percentile",
+    type=click.FloatRange(0, 100),
+    default=50.0,
+    show_default=True,
+    help="Compare this percentile of the iterations' times, such as 99 for the tail.",
+)
 @click.option("--output", type=FOLDER, help="The folder for results and logs.  [default: output/ in the suite]")
 @BUILT
 @JSON
@@ -88,7 +97,8 @@ def upgrade(given: UpgradeOptions) -> None:
     """Measure with the environments OLD and NEW in one job, interleaved: is NEW slower, and by how much?
 
     When: before users get a new MPI, NCCL or module tree. Both are environments of the system's settings.py. NEW may
-    also be a package, which is added to OLD: the folder that it was installed into, /HASH of Spack, or module:NAME.
+    also be a package, which is added to OLD: the folder that it was installed into, /HASH of Spack, or module:NAME; or
+    a variable: NAME=VALUE, and without:NAME or without:profile for what the tuning profile sets.
     Each round runs all tests with both, A B, B A, A B, … on the same nodes, so that nothing else differs. If NEW is
     slower, and several packages or variables differ, each of them is tried in OLD: the guilty ones are named. Vendor
     suites, tests in containers and --nodes are left out. Nothing is stored in the history.
@@ -98,9 +108,10 @@ def upgrade(given: UpgradeOptions) -> None:
 
     \b
     fabricheck upgrade openmpi openmpi-next --system alps:gpu
+    fabricheck upgrade openmpi without:NCCL_NET_GDR_LEVEL --system alps:gpu
     """
     context = click.get_current_context()
-    from fabricheck.diagnosis.upgrade import Answer, further_rounds
+    from fabricheck.diagnosis.upgrade import LOOKS, Answer, further_rounds
     from fabricheck.history.text import to_json
     from fabricheck.session.exchange import Stacks, find_causes
     from fabricheck.session.progress import Progress
@@ -112,7 +123,7 @@ def upgrade(given: UpgradeOptions) -> None:
 
     _require_sensible(given.rounds, given.minutes, given.margin)
     suite = Suite(suite_root())
-    old, new, added = _stacks(suite.root, given.system, given.old, given.new)
+    old, new, added = _stacks(suite, given.system, given.old, given.new)
     chosen = given.tags or (() if given.names else ("nightly",))
     own_output = (given.output or output_folder(suite.root)) / "upgrades"  # these runs are none of the history
     selection = Selection(
@@ -126,9 +137,14 @@ def upgrade(given: UpgradeOptions) -> None:
 
         def judged(times: int) -> Upgrade:
             stacks.measure([new], times, settings=of_new)
-            sessions, looks = stacks.sessions, 1 if given.rounds else LOOKS
             result = judge_upgrade(
-                sessions, suite, selection.whole_system, (old, new), margin=given.margin, looks=looks
+                stacks.sessions,
+                suite,
+                selection.whole_system,
+                (old, new),
+                margin=given.margin,
+                looks=1 if given.rounds else LOOKS,
+                percentile=given.percentile,
             )
             return added.checked(result) if added else result
 
@@ -164,23 +180,23 @@ def _require_sensible(rounds: int | None, minutes: float, margin: float) -> None
         raise UserError(f"--margin {margin:g}: give a share between 0 and 1, such as 0.05")
 
 
-def _stacks(root: Path, system: str, old: str, new: str) -> tuple[str, str, AddedPackage | None]:
-    """The names of both environments, and the package that makes the new one of the old where it is that."""
-    from fabricheck.session.exchange import AddedPackage
+def _stacks(suite: Suite, system: str, old: str, new: str) -> tuple[str, str, AddedPart | None]:
+    """The names of both environments, and what makes the new one of the old where it is that."""
+    from fabricheck.session.exchange import AddedPart
+    from fabricheck.site.validation import require_partition
 
-    added = AddedPackage.of(new)
-    old, *others = _environments(root, system, old, *([] if added else [new]))
+    suite.require(system.partition(":")[0])
+    require_partition(suite.root, system)
+    added = AddedPart.of(new, suite, system)
+    old, *others = _environments(suite.root, system, old, *([] if added else [new]))
     return old, added.name if added else others[0], added
 
 
 def _environments(root: Path, system: str, *wanted: str) -> list[str]:
     """The names as the settings write them; case does not matter."""
-    from fabricheck.site.validation import environments_of, require_partition
-    from fabricheck.suite import Suite
+    from fabricheck.site.validation import environments_of
 
     name, _, partition = system.partition(":")
-    Suite(root).require(name)
-    require_partition(root, system)
     of_partitions = environments_of(root, name)
     known = {each for own, some in of_partitions.items() if partition in ("", own) for each in some}
     by_name = {each.casefold(): each for each in known}

@@ -1,10 +1,13 @@
-"""What other software changes: tests with the old and the new software, interleaved and compared round by round.
+"""What other software or a setting changes: tests with old and new, interleaved and compared round by round.
 
-As in `tuning_effect` the unit is the launch: a round gives, of each metric, one logarithm of a ratio. Metrics of one
-class (who moves the data, between whom, whether small or large messages) gain or lose together when software changes,
-while much of their noise is their own: the mean of a class shows a loss that no single metric does, and that of one
-operation of the class what concerns this alone. A few rounds do not tell how much a metric varies; the others do, since
-those that take as long vary as much (`judge.spread`).
+The unit is the launch, not the iteration: two launches of one and the same program differ by more than the iterations
+of either of them, because connections, channels and memory are laid out again (Kalibera and Jones, ISMM 2013: repeat at
+the highest level that varies). A round has one launch of either side and gives, of each metric, one logarithm of a
+ratio; what drifts from round to round cancels in it. Metrics of one class (who moves the data, between whom, whether
+small or large messages) gain or lose together when software changes, while much of their noise is their own: the mean
+of a class shows a loss that no single metric does, and that of one operation of the class what concerns this alone. A
+few rounds do not tell how much a metric varies; the others do, since those that take as long vary as much
+(`judge.spread`).
 
 Each answer has its own error. Worse is what is so in one of many comparisons: the three kinds share the probability of
 an error, and the comparisons of a kind share theirs (Bonferroni). That nothing lost the margin has to hold for all
@@ -14,6 +17,7 @@ classes at once, and nothing is shared (Berger, Technometrics 24, 1982).
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -22,12 +26,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from fabricheck.diagnosis.tuning_effect import Effect, EffectKind, change_of, factor, log_gains, log_times, percent
+from fabricheck.errors import UserError
 from fabricheck.judge.constants import CUT_OF_SIDE, FALSE_ALARM, FEWEST, MOST_ROUNDS, ONE_IN_10
 from fabricheck.judge.spread import Moderated, moderate
-from fabricheck.records.metrics import Quantity
+from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, Quantity
 from fabricheck.records.operations import OPERATIONS
-from fabricheck.records.run import Run
+from fabricheck.records.run import Groups, Run, Samples
+from fabricheck.units import format_size
+
+# A factor of a million is as good as no bound; two noisy rounds give numbers that no float can hold.
+_FAR = math.log(1e6)
+#: How often an answer is looked for: where the first rounds cannot say, once more after so many as it needs. Chosen.
+LOOKS = 2
 
 
 class Answer(str, Enum):
@@ -94,6 +104,79 @@ class Changes:
         return Answer.BETTER if Answer.BETTER in proven else Answer.SAME
 
 
+@dataclass(frozen=True)
+class LaunchMetric:
+    """What a launch measured of all pairs or groups of an operation together, of one size."""
+
+    operation: str
+    schedule: str
+    groups: Groups | None
+    bytes: int
+
+    @property
+    def quantity(self) -> Quantity:
+        """Goodput of large messages, latency of small ones."""
+        return quantity_of(self.bytes)
+
+    @property
+    def name(self) -> str:
+        """What was measured, as a line names it."""
+        words = [self.operation]
+        if self.groups:
+            words.append(str(self.groups))
+        if self.schedule == "contended":
+            words.append(self.schedule)
+        return " ".join([*words, format_size(self.bytes), self.quantity])
+
+
+def quantity_of(size: int) -> Quantity:
+    """Whether a message of `size` bytes is judged by its goodput or by its latency."""
+    return "goodput" if size >= SMALLEST_GOODPUT_BYTES else "latency"
+
+
+def change_of(gain: float, quantity: Quantity) -> float:
+    """The change of a metric that is `gain` times as fast: above 0 is better for a goodput and worse for a latency."""
+    return gain - 1 if quantity == "goodput" else 1 / gain - 1
+
+
+def percent(change: float) -> str:
+    """A change as a percentage, or as a factor where that says more."""
+    return f"{change:+.1%}" if change < 9 else f"x{1 + change:.3g}"
+
+
+def factor(logarithm: float) -> float:
+    """The gain of which `logarithm` (natural) is the logarithm, kept within what a float can hold."""
+    return math.exp(min(max(logarithm, -_FAR), _FAR))
+
+
+def log_times(run: Run, percentile: float) -> dict[LaunchMetric, float]:
+    """Logarithm of the time in nanoseconds at that percentile of the iterations, averaged over pairs and groups: what
+    concerns one pair in twelve counts a twelfth (their median would not see it).
+
+    Raises UserError for a time of zero.
+    """
+    logarithms: dict[LaunchMetric, list[float]] = defaultdict(list)
+    for samples in run.samples:
+        if (time := float(np.percentile(samples.times_ns, percentile))) <= 0:
+            raise UserError(f"{samples.operation} of {samples.bytes} B has a time of zero")
+        metric = LaunchMetric(samples.operation, samples.schedule, samples.groups, samples.bytes)
+        logarithms[metric].append(math.log(time))
+    return {metric: float(np.mean(values)) for metric, values in logarithms.items()}
+
+
+def log_gains(old: Run, new: Run, percentile: float) -> dict[LaunchMetric, float]:
+    """Logarithm of the old time over the new one, by metric. UserError where the sides measured different things."""
+    if {_series(samples) for samples in old.samples} != {_series(samples) for samples in new.samples}:
+        raise UserError("the two sides of a round hold different measurements")
+    before, after = log_times(old, percentile), log_times(new, percentile)
+    return {metric: before[metric] - after[metric] for metric in before}
+
+
+def _series(samples: Samples) -> tuple[object, ...]:
+    where = (samples.schedule, samples.round, samples.ranks, samples.groups)
+    return (samples.operation, *where, samples.bytes, samples.messages)
+
+
 #: Class of metrics, test and name, as those of a UpgradeChange.
 Key = tuple[str, str, str]
 
@@ -110,22 +193,27 @@ class MetricGains:
 
 
 def changes_of(
-    tests: Mapping[str, Sequence[tuple[Run, Run]]], *, smallest_effect: float, margin: float, looks: int = 1
+    tests: Mapping[str, Sequence[tuple[Run, Run]]],
+    *,
+    smallest_effect: float,
+    margin: float,
+    looks: int = 1,
+    percentile: float = 50.0,
 ) -> Changes:
     """What changed, by the runs (old, new) of each round of each test; each test has as many rounds, two or more.
 
     Worse: surely slower, and perhaps by `smallest_effect`; better likewise. Same: a loss of `margin` is ruled out.
     `looks`: how often the answer is looked for while rounds are added; each has its share of the errors (Bonferroni).
-    Raises UserError where the runs of a test do not hold the same measurements.
+    `percentile` of the iterations' times. Raises UserError where the runs of a test do not hold the same measurements.
     """
     metrics: dict[Key, MetricGains] = {}
     for test, rounds in tests.items():
-        of_rounds = [log_gains(old, new, (50.0,)) for old, new in rounds]
-        for key, time in log_times(rounds[0][0], (50.0,)).items():
-            effect = Effect(*key, gain=1, interval=(1, 1), kind=EffectKind.NOTHING)
-            kind = f"{_class_of(rounds[0][0], effect.operation)}, {effect.quantity}"
-            gains = np.array([gains[key] for gains in of_rounds])
-            metrics[kind, test, effect.name] = MetricGains(effect.operation, effect.quantity, gains, time)
+        first = rounds[0][0]
+        of_rounds = [log_gains(old, new, percentile) for old, new in rounds]
+        for metric, time in log_times(first, percentile).items():
+            kind = f"{_class_of(first, metric.operation)}, {metric.quantity}"
+            gains = np.array([of_round[metric] for of_round in of_rounds])
+            metrics[kind, test, metric.name] = MetricGains(metric.operation, metric.quantity, gains, time)
     return changes_of_gains(metrics, smallest_effect=smallest_effect, margin=margin, looks=looks)
 
 

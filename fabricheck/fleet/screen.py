@@ -99,7 +99,9 @@ class Screen:
             except UserError as error:
                 sys.stderr.write(f"fabricheck: the suspects were not re-measured: {error}\n")
         suspects = parts.suspects if parts is not None else ()
-        slow = {node for suspect in suspects for part in suspect.components for node in part.nodes}
+        slow: set[str] = set()
+        for suspect in suspects:
+            slow.update(node for part in suspect.components for node in part.nodes)
         good = [node for node in self.fleet.good if node not in slow]
         return self._measure("together.jsonl", None, good) and whole
 

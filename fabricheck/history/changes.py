@@ -19,6 +19,8 @@ from fabricheck.results.environment import set_by_launcher
 from fabricheck.units import few
 
 _LOAD = re.compile(r"^[ \t]*(?:module|ml)\s+load\s+(.+)$", re.MULTILINE)
+#: What a StackDifference has for a side without it.
+NOTHING = "none"
 _JOB_SCRIPTS = ("rfm_job.sh", "rfm_build.sh")
 
 
@@ -127,24 +129,31 @@ def packages_changed(old: Iterable[Run], new: Iterable[Run]) -> tuple[StackDiffe
         if set(sides[0]) == set(sides[1]):
             continue
         # The first that tells them apart: the folder of the package, the file, the build.
-        left, right = next(
-            pair
-            for pair in (
-                [_texts(map(_package, side.values())) for side in sides],
-                [_texts(side.values()) for side in sides],
-                [_texts(f"{path} (build {identity[:SHORT]})" for identity, path in side.items()) for side in sides],
-            )
-            if pair[0] != pair[1]
-        )
+        for shown in (_packages, _files, _builds):
+            left, right = map(shown, sides)
+            if left != right:
+                break
         packages.setdefault((left, right), []).append(name)
     return tuple(
-        StackDifference(
-            few(names),
-            *texts,
-            *(tuple(path for name in names for path in side.get(name, {}).values()) for side in (before, after)),
-        )
+        StackDifference(few(names), *texts, _files_of(names, before), _files_of(names, after))
         for texts, names in packages.items()
     )
+
+
+def _files_of(names: Iterable[str], side: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+    return tuple(path for name in names for path in side.get(name, {}).values())
+
+
+def _packages(side: Mapping[str, str]) -> str:
+    return _texts(map(_package, side.values()))
+
+
+def _files(side: Mapping[str, str]) -> str:
+    return _texts(side.values())
+
+
+def _builds(side: Mapping[str, str]) -> str:
+    return _texts(f"{path} (build {identity[:SHORT]})" for identity, path in side.items())
 
 
 def settings_changed(old: Iterable[Run], new: Iterable[Run]) -> tuple[StackDifference, ...]:
@@ -189,4 +198,4 @@ def _package(path: str) -> str:
 
 
 def _texts(values: Iterable[str]) -> str:
-    return ", ".join(sorted(set(values))) or "none"
+    return ", ".join(sorted(set(values))) or NOTHING

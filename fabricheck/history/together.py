@@ -74,7 +74,9 @@ def together_of(sessions: Sequence[Drawn], bounds: Mapping[str, float], rate: fl
     ]
     launch = _shared_by_launches(values, sessions)
     sums = [scores_of(one, each.launch, each.parts, launch) for one, each in zip(values, sessions, strict=True)]
-    kinds = {kind for each in sessions for part in each.parts for kind in part.kinds}
+    kinds: set[str] = set()
+    for session in sessions:
+        kinds.update(kind for part in session.parts for kind in part.kinds)
     parts = {kind: _shared_by_parts(kind, sums, sessions) for kind in sorted(kinds)}
     scores = [standardised(*one, each.parts, parts) for one, each in zip(sums, sessions, strict=True)]
     most = max(len(each.parts) for each in sessions)

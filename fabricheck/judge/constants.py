@@ -70,9 +70,6 @@ TAIL_FREEDOM, PRIOR_METRICS, PRIOR_WEIGHT = 5, 2.0, 20
 
 # How many are enough
 
-#: Rounds of a comparison; and how often an upgrade looks for an answer: where the first rounds cannot say, once more
-#: after so many as it needs. Chosen.
-FEWEST_ROUNDS, LOOKS = 2, 2
 #: Metrics that cross a part before it can be at fault; iterations of a slow start; recoveries of a node: once
 #: is chance.
 FEWEST_MEMBERS, FEWEST_AT_FIRST, FEWEST_OF_A_NODE = 2, 2, 2

@@ -79,8 +79,11 @@ class NodeReport:
     @property
     def has_others(self) -> bool:
         """Whether processes of others had a GPU of it, before or after."""
-        states = (each for each in (self.before, self.after) if each is not None)
-        return any(not one.name.startswith(MPS) for state in states for gpu in state.gpus for one in gpu.processes)
+        for state in (self.before, self.after):
+            processes = [process for gpu in state.gpus for process in gpu.processes] if state is not None else []
+            if any(not process.name.startswith(MPS) for process in processes):
+                return True
+        return False
 
     @property
     def seconds(self) -> float:

@@ -9,10 +9,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.judge.constants import BATCHES, CONFIDENCE, FEWEST
+from fabricheck.judge.constants import BATCHES, CONFIDENCE
 
-#: What 8 normal values without their ends need so that an interval of 99.9% covers that much; more values need less.
-WIDTH_OF_TRIMMED = 1.11
 #: A batch outlasts what neighbours have in common, as so many correlation times do (Sokal, Monte Carlo Methods in
 #: Statistical Mechanics, 1997, section 3).
 CORRELATION_TIMES = 5
@@ -113,37 +111,6 @@ def fewest_for_interval(confidence: float = 0.95) -> int:
     while _rank_of_bound(count, confidence) < 1:
         count += 1
     return count
-
-
-@dataclass(frozen=True)
-class Mean:
-    """A mean of few values, in their unit, and its confidence interval."""
-
-    value: float
-    interval: tuple[float, float]
-
-
-def robust_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Mean:
-    """Mean of `values`, shape (n,), n ≥ 2, with its confidence interval, of independent values that are nearly normal.
-
-    From 8 values on the smallest and the largest are left out, so that one wild value spoils nothing: the trimmed mean
-    with Tukey and McLaughlin's interval (Sankhya A 25, 1963) from the winsorised values, widened to what its coverage
-    does not have for so few. Fewer values have Student's. A nonparametric interval of so few values exists only up to a
-    confidence of 1 - 2^(1 - n). ValueError where there are fewer than two values or one is not finite.
-    """
-    from scipy.special import stdtrit
-
-    data = np.sort(_checked(values))
-    if data.size < 2:
-        raise ValueError("an interval of a mean needs two or more values")
-    if not 0 < confidence < 1:
-        raise ValueError(f"a confidence lies between 0 and 1, not {confidence}")
-    cut, widened = (1, WIDTH_OF_TRIMMED) if data.size >= FEWEST else (0, 1.0)
-    kept = data[cut : data.size - cut]
-    spread = float(np.clip(data, kept[0], kept[-1]).std(ddof=1)) * data.size**0.5 / kept.size
-    reach = widened * float(stdtrit(kept.size - 1, (1 + confidence) / 2)) * spread
-    mean = float(kept.mean())
-    return Mean(mean, (mean - reach, mean + reach))
 
 
 @lru_cache(maxsize=4096)  # runs have few different numbers of iterations, and many series

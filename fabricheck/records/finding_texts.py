@@ -127,12 +127,12 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         (_SINCE, "Run the earlier version on the same nodes: does the loss go away?",
          "Look at its settings. MPI: transport and GPU memory (`UCX_LOG_LEVEL=info`). NCCL: plugin, GDR level and "
          "channels (`NCCL_DEBUG=INFO`)",
-         "Which variables help? `fabricheck run --system {system} --tag tuning`"), "A library or a setting"),
+         "Does the tuning help? `fabricheck upgrade --help`"), "A library or a setting"),
     "all-slow": CatalogueEntry("All peers are equally slow (software or a setting)", SLOW, _MEASURED,
         "All that was measured lost nearly the same share, so no part of a node explains it.",
         (_SINCE,
-         "Check modules, driver, MPI and NCCL or RCCL. Which variables still help? `fabricheck run --system {system} "
-         "--tag tuning`")),
+         "Check modules, driver, MPI and NCCL or RCCL. Does the tuning still help? `fabricheck upgrade "
+         "--help`")),
     "no-healthy-majority": CatalogueEntry("More than half of the peers are slow", SLOW, _MEASURED,
         "Most peers are below the link rate. So the link rate is the baseline here, not the peers.",
         ("Look up what the links carry: `fabricheck expected --system {system}`", _SINCE)),
@@ -195,9 +195,6 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The shares of their speed alone that products, traffic and copies keep beside each other add up to less than "
         "100%: in turns they would be faster.",
         ("Unset CUDA_LAUNCH_BLOCKING, and use no profiler", _DOCTOR, _AGAIN)),
-    "setting-hurts": CatalogueEntry("costs performance", SLOW, _MEASURED,
-        "Measurements with this setting of config/tuning.yaml are slower than without it, interleaved in one job.",
-        ("Remove it, and measure again: `fabricheck run --system {system} --tag tuning`",), "A setting"),
     "stalled": CatalogueEntry("made no progress for seconds", SLOW, _MEASURED,
         "One iteration, or the set-up, took seconds. The others took a fraction of that.",
         (_DMESG, _DOCTOR), "A part"),
@@ -561,8 +558,6 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "pairs-do-not-tell": CatalogueEntry("The pairs do not show which part is slow", _TOLD, _INFO,
         "There are too few pairs, or all cross the same parts.",
         ("Measure more pairs: `fabricheck run --system {system} --tag smoke --nodes all`",)),
-    "setting-effect": CatalogueEntry("The effect of a setting was measured", _TOLD, _INFO,
-        "It was measured with and without the setting, interleaved in one job."),
     "shortened": CatalogueEntry("A test was shortened", _TOLD, _INFO,
         "It was shortened to end in time.",
         ("Give it more time: --minutes of `fabricheck run`, or `time_limit` of the partition",)),

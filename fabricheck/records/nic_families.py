@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NicFamily:
-    """`pattern`: of a port's name or model, a provider of libfabric, or a path. `state` and `counters`: commands or
-    files, with `{}` for the port; `gpu_memory`: a question."""
+    """`pattern`: of a port's name or model, a provider of libfabric, or a path. `state` and `counters`: commands,
+    with `{}` for the port; `gpu_memory`: a question."""
 
     pattern: re.Pattern[str]
     state: str
@@ -21,14 +21,14 @@ class NicFamily:
 
 
 _VERBS_MEMORY = "is a module for peer memory loaded (lsmod | grep peer), or do kernel and driver have DMA-BUF?"
-_VERBS_COUNTERS = "/sys/class/infiniband/{}/ports/1/hw_counters"
+_VERBS_COUNTERS = "grep -r . /sys/class/infiniband/{}/ports/1/hw_counters"
 _HMEM = "does libfabric take device memory (fi_info{} -c FI_HMEM)?"
 # The first that fits. Sources: the manuals of HPE Slingshot Host Software, AWS EFA, Cornelis OPX, rdma-core, MFT.
 FAMILIES = (
     NicFamily(
         re.compile(r"Slingshot(?!-10)|Cassini|\bcxi", re.IGNORECASE),
         "cxi_stat -d {}",
-        "/sys/class/cxi/{}/device/telemetry",
+        "grep -r . /sys/class/cxi/{}/device/telemetry",
         _HMEM.format(" -p cxi"),
     ),
     NicFamily(

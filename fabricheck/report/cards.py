@@ -22,7 +22,7 @@ from fabricheck.report.content import (
     short_name,
     unit_shown,
 )
-from fabricheck.report.lines import Explained, checks_to_name, headline, steps
+from fabricheck.report.lines import Explained, checks_to_name, headline, marked_steps
 from fabricheck.report.part_names import NodeParts
 from fabricheck.suite import program
 from fabricheck.units import few, plural
@@ -36,7 +36,8 @@ class Card:
     """One cause for people.
 
     `part`: its name for those who pull it, or the message where no part is `known`. `loss`: by how much against what.
-    `source`: who says so; `evidence`: single observations, a line each. `next_`: commands and steps, in order. `link`:
+    `source`: who says so; `evidence`: single observations, a line each. `next_`: steps in order, commands between
+    backticks. `link`:
     an id of the page. `findings`: those that it tells, `why`: the explanation of its code.
     """
 
@@ -58,11 +59,13 @@ def cards_of(
     diagnosis: Diagnosis,
     *,
     system: str = "",
+    folder: str = "",
     watched: WatchResult | None = None,
 ) -> tuple[Card, ...]:
-    """All causes, those that name a component first; none where nothing is wrong. `found`: the diagnosis of `runs`."""
+    """All causes, those that name a component first; none where nothing is wrong. `system` and `folder`, that of the
+    session, are for commands."""
     places = {id(each): place for place, each in enumerate(worst_first(runs), start=1)}
-    writer = _Writer(runs, tuple(f"run{places[id(each)]}" for each in runs), NodeParts.of(runs), system)
+    writer = _Writer(runs, tuple(f"run{places[id(each)]}" for each in runs), NodeParts.of(runs), system, folder)
     return (
         *(writer.card(each) for each in diagnosis.causes if each.finding.components),
         *writer.of_problems(diagnosis),
@@ -79,11 +82,12 @@ class _Writer:
     links: Sequence[str]
     parts: NodeParts
     system: str
+    folder: str
 
     def card(self, cause: Cause) -> Card:
         finding = cause.finding
         tests = [self.runs[number].test for number in cause.runs]
-        first = steps(finding, system=self.system, tests=tests)[:1]
+        first = marked_steps(finding, system=self.system, run=self.folder, tests=tests)[:1]
         next_ = (
             *(first if finding.code == "wrong-bytes" or cause.whole or not finding.components else ()),
             *self.parts.looks(finding.components),
@@ -139,24 +143,26 @@ class _Writer:
         more = f", and {len(affected.rows) - 1} more" if len(affected.rows) > 1 else ""
         return f"{text} {number(worst.value)} {unit_shown(worst.unit)}{more}"
 
+    def _first(self, problem: Finding) -> tuple[str, ...]:
+        return marked_steps(problem, system=self.system, run=self.folder)[:1]
+
     def of_problems(self, diagnosis: Diagnosis) -> Iterator[Card]:
         """What was not measured, or not what was requested: the first problem of each run, which is the cause."""
         problems: dict[tuple[Verdict, str, str, tuple[str, ...]], list[tuple[Finding, str, str]]] = {}
         shown = {each for cause in diagnosis.causes for each in cause.told}
         for problem in diagnosis.problems:
             if not problem.components:
-                key = (problem.verdict, problem.code, problem.message, steps(problem, system=self.system)[:1])
+                key = (problem.verdict, problem.code, problem.message, self._first(problem))
                 problems.setdefault(key, []).append((problem, "session", ""))
         for judged, link in zip(self.runs, self.links, strict=True):
             for problem in judged.all_problems[:1]:
                 if problem not in shown:
-                    first = steps(problem, system=self.system)[:1]
-                    key = (problem.verdict, problem.code, short_message(problem, judged), first)
+                    key = (problem.verdict, problem.code, short_message(problem, judged), self._first(problem))
                     problems.setdefault(key, []).append((problem, facts_of(judged).name, link))
         for (verdict, code, message, _), where in sorted(problems.items(), key=lambda item: -SEVERITY[item[0][0]]):
             names = [name for _, name, link in where if link]
             title = message if len(message) <= _LONGEST_TITLE else f"{message[:_LONGEST_TITLE]}…"
-            first = steps(where[0][0], system=self.system, tests=names)[:1]
+            first = marked_steps(where[0][0], system=self.system, run=self.folder, tests=names)[:1]
             next_ = tuple(filter(None, (*first, _again(names, self.system))))
             loss = f"in {few(names, between='; ')}" if names else ""
             yield Card(
@@ -177,7 +183,7 @@ def _of_history(watched: WatchResult | None) -> Iterator[Card]:
     if watched is None:
         return
     for incident in watched.open_incidents:
-        step = f"{program()} watch --system {watched.system}"
+        step = f"`{program()} watch --system {watched.system}`"
         evidence = incident_evidence(incident)
         yield Card(incident_name(incident), Verdict.DEGRADED, "history", evidence, (), (step,), "history")
 
@@ -190,4 +196,4 @@ def _cut(evidence: Sequence[str]) -> tuple[str, ...]:
 def _again(tests: Sequence[str], system: str) -> str:
     """The command that measures the same tests again; empty where they are unknown."""
     names = checks_to_name(tests)
-    return f"{program()} run --system {system} --name {names}" if names and system else ""
+    return f"`{program()} run --system {system} --name {names}`" if names and system else ""

@@ -10,7 +10,7 @@ from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import printable
-from fabricheck.report.lines import steps
+from fabricheck.report.lines import plain, steps
 from fabricheck.report.part_names import NodeParts
 from fabricheck.topology.network import fold
 
@@ -25,7 +25,7 @@ def next_command(bad: BadNode, parts: NodeParts) -> str:
     """What to do next about a node: about its part where that is known, else to take it out; where others used it, to
     run again."""
     if looks := parts.looks(bad.evidence[0].components):
-        return "; ".join(looks)
+        return plain("; ".join(looks))
     if bad.busy:
         return steps(Finding("node-busy", Verdict.PASS, "", (Component.of_node(bad.node),)))[0]
     return f"scontrol update NodeName={bad.node} State=DRAIN Reason=fabricheck"

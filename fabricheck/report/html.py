@@ -44,8 +44,17 @@ _MOST_METRICS = 128  # of a run
 # Characters of all runs: with the map a page has less than 1.5 MB, which mail and tickets take.
 _MOST_CHARACTERS = 1_000_000
 
+
+def coded(text: str) -> Markup:
+    """A text for a page whose commands are between backticks."""
+    shown = Markup("")
+    for place, part in enumerate(printable(text).split("`")):
+        shown += Markup("<code>{}</code>").format(part) if place % 2 else part
+    return shown
+
+
 # What templates call.
-_CALLED = (number, reason_without_source, share_of_yardstick, unit_shown, watch_summary, yardstick_text)
+_CALLED = (coded, number, reason_without_source, share_of_yardstick, unit_shown, watch_summary, yardstick_text)
 
 
 @dataclass(frozen=True)
@@ -63,14 +72,15 @@ def write_html(
     title: str,
     system: str,
     diagnosis: Diagnosis,
+    folder: str = "",
     past: Past | None = None,
 ) -> None:
-    """Writes the report of `runs` to `path`; `diagnosis`: what the session shows beside its runs.
+    """Writes the report of `runs` to `path`; `diagnosis`: what the session shows beside its runs, `folder`: its own.
 
     The file appears whole or not at all. Raises UserError where it cannot be written, or exists and is not a page.
     """
     require_page(path)
-    text = render_html(runs, title=title, system=system, diagnosis=diagnosis, past=past)
+    text = render_html(runs, title=title, system=system, diagnosis=diagnosis, folder=folder, past=past)
     with refused(f"the report {path}", "written"), whole_file(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
 
@@ -98,6 +108,7 @@ def render_html(
     title: str,
     system: str,
     diagnosis: Diagnosis,
+    folder: str = "",
     past: Past | None = None,
 ) -> str:
     """The report as text. Everything that comes from a result file or a store is escaped.
@@ -113,19 +124,20 @@ def render_html(
     drawn = overview(watched) if watched is not None and len(watched.series.sessions) > 1 else None
     marks = is_mixed(each.run for each in runs)
     result = past.watched.result if past.watched is not None else None
-    suspects = cards_of(runs, diagnosis, system=system, watched=result)
+    suspects = cards_of(runs, diagnosis, system=system, folder=folder, watched=result)
     told = [finding for card in suspects[:_MOST_SUSPECTS] for finding in card.findings]
     views: list[RunView] = []
     for judged, problems_of_run in zip(ranked, untold(ranked, told, system), strict=True):
         views.append(run_view(judged, f"run{len(views) + 1}", problems_of_run, marks=marks))
     style, script = own_file("report.css"), own_file("report.js")
+    standing = qualify_pass(verdict, runs, result)
     return template("report.html.j2").render(
         title=title,
         system=system,
         verdict=verdict,
-        standing=qualify_pass(verdict, runs, result),
+        standing=standing,
         rehearsal=rehearsal,
-        counted=summarise_counts(runs),
+        counted=summarise_counts(runs, standing=standing),
         machine=machine(runs),
         next_=next_of_pass(verdict, runs, system),
         coverage=coverage_of(runs).message,
@@ -162,12 +174,6 @@ def _rows(views: Sequence[RunView]) -> list[_Row]:
         used += len(body)
         rows.append(_Row(view, Markup(body)))
     return rows
-
-
-def prepare_page() -> None:
-    """What a page takes a second for before anything is known that is to be on it."""
-    for name in _environment().list_templates(extensions=["j2"]):
-        template(name)
 
 
 def template(name: str) -> jinja2.Template:

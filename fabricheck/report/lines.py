@@ -94,8 +94,13 @@ def _amount(value: float, unit: str) -> str:
 def steps(finding: Finding, *, system: str = "", run: str = "", tests: Sequence[str] = ()) -> tuple[str, ...]:
     """What to do, the first first, with the finding's own names in the commands. `tests`: which had it, as verdict.json
     calls them."""
+    return tuple(map(plain, marked_steps(finding, system=system, run=run, tests=tests)))
+
+
+def marked_steps(finding: Finding, *, system: str = "", run: str = "", tests: Sequence[str] = ()) -> tuple[str, ...]:
+    """The same with each command between backticks."""
     names = {**_names(finding, system, run), "test": checks_to_name(tests)}
-    return tuple(strip_marks(fill_names(each, names)) for each in finding.entry.steps)
+    return tuple(with_program(fill_names(step, names)) for step in finding.entry.steps)
 
 
 def checks_to_name(tests: Sequence[str]) -> str:
@@ -109,15 +114,19 @@ def fill_names(step: str, names: dict[str, str]) -> str:
     return step.format(**{name: names.get(name) or word for name, word in _UNKNOWN.items()})
 
 
-def strip_marks(text: str) -> str:
-    """A text of the catalogue without the marks of its commands, which can be pasted into a shell here."""
-    text = text.replace("`fabricheck ", f"`{program()} ").replace("`python ci/drain.py", f"`{script('ci/drain.py')}")
+def with_program(text: str) -> str:
+    """A text of the catalogue with commands that can be pasted into a shell here."""
+    return text.replace("`fabricheck ", f"`{program()} ").replace("`python ci/drain.py", f"`{script('ci/drain.py')}")
+
+
+def plain(text: str) -> str:
+    """A text without the marks of its commands."""
     return text.replace("`", "")
 
 
 def of_entry(entry: CatalogueEntry, its_steps: tuple[str, ...], width: int = 100) -> Iterator[str]:
     """What a row of the catalogue says beside its sentence."""
-    yield from wrap(f"What decides it: {strip_marks(entry.decides)}", width)
+    yield from wrap(f"What decides it: {plain(with_program(entry.decides))}", width)
     yield from wrap(f"How sure it is: {entry.certainty.value}", width)
     # A command is pasted from one line.
     yield from (f"  {place}. {each}" for place, each in enumerate(its_steps, start=1))
@@ -125,7 +134,8 @@ def of_entry(entry: CatalogueEntry, its_steps: tuple[str, ...], width: int = 100
 
 @dataclass(frozen=True)
 class Explained:
-    """A finding with its line, and one level deeper its message, what decides it and what to do."""
+    """A finding with its line, and one level deeper its message, what decides it and what to do; commands of the last
+    two are between backticks."""
 
     verdict: Verdict
     code: str
@@ -138,8 +148,8 @@ class Explained:
     def of(cls, finding: Finding, system: str, message: str, tests: Sequence[str] = ()) -> Explained:
         """`message`: a shorter one than the finding's own. `tests`: which had it; empty of a session's."""
         line = summary(finding, system=system, message=message)
-        its_steps = steps(finding, system=system, tests=tests)
-        return cls(finding.verdict, finding.code, line, message, strip_marks(finding.entry.decides), its_steps)
+        its_steps = marked_steps(finding, system=system, tests=tests)
+        return cls(finding.verdict, finding.code, line, message, with_program(finding.entry.decides), its_steps)
 
 
 def untold(runs: Sequence[RunJudgement], told: Iterable[Finding], system: str) -> Iterator[tuple[Explained, ...]]:
@@ -159,7 +169,7 @@ def untold(runs: Sequence[RunJudgement], told: Iterable[Finding], system: str) -
 
 def general_steps(entry: CatalogueEntry) -> tuple[str, ...]:
     """The steps of a row of the catalogue for no finding in particular."""
-    return tuple(strip_marks(fill_names(each, {})) for each in entry.steps)
+    return tuple(plain(with_program(fill_names(step, {}))) for step in entry.steps)
 
 
 def wrap(text: str, width: int, indent: str = "  ") -> list[str]:

@@ -20,7 +20,7 @@ from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, OPERATIONS, b
 from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import Remark, VendorOutput
 from fabricheck.records.verdict import TELLING, Verdict
-from fabricheck.report.lines import fill_names
+from fabricheck.report.lines import fill_names, plain, with_program
 from fabricheck.report.normal_nic import ALERT, Normal, of_nic, worst_problem
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import link_layer
@@ -397,7 +397,7 @@ def _next_step(answer: _Answer, code: str, part: Part, path: str) -> str:
     if CATALOGUE[code].symptom == SYMPTOMS[0] or not CATALOGUE[code].steps:  # slow
         return _NEXT[answer.layer]["AMD" in part.part or part.part.startswith("MI")]
     of_pastes = (step for step in CATALOGUE[code].steps if "{run}" not in step)
-    return fill_names(next(of_pastes), {"node": "the node", "file": path})
+    return plain(with_program(fill_names(next(of_pastes), {"node": "the node", "file": path})))
 
 
 def _missing(answer: _Answer, asked: NodeDescription) -> str:

@@ -91,13 +91,13 @@ class NodeParts:
         return self.title(other)
 
     def look(self, components: Sequence[Component]) -> str:
-        """The command that tells most of the first of these that has one; empty where none has."""
+        """The command, between backticks, that tells most of the first of these that has one; empty where none has."""
         for end in (end for each in components for end in each.ends):
             gpu = self.gpus.get((end.node, end.name))
             if gpu is not None and gpu.platform in _LOOK_AT_GPU:
-                return f"on {end.node}: {_LOOK_AT_GPU[gpu.platform].format(gpu.device.address)}"
+                return f"on {end.node}: `{_LOOK_AT_GPU[gpu.platform].format(gpu.device.address)}`"
             if end.node and end.name in self.nics:
-                return f"on {end.node}: {family_of(end.name).counters.format(end.name)}"
+                return f"on {end.node}: `{family_of(end.name).counters.format(end.name)}`"
         return ""
 
     def looks(self, components: Sequence[Component]) -> tuple[str, ...]:

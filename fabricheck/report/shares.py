@@ -182,7 +182,8 @@ class _PairMap:
             a, b = (place.get(rank) for rank in judgement.samples.ranks)
             if a is not None and b is not None and a != b:
                 pairs.setdefault((a, b), judgement)
-        labels = {number: name[number] for number in sorted({end for pair in pairs for end in pair})}
+        ends = {end for pair in pairs for end in pair}
+        labels = {number: name[number] for number in sorted(ends)}
         return cls(run, group, check, link, labels, pairs)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import LOADS, OPERATIONS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import MetricGroup, count, groups_of, in_gigabytes, number, percent, strength, unit_shown
+from fabricheck.report.content import MetricGroup, count, groups_of, in_gigabytes, number, strength, unit_shown
 from fabricheck.report.shares import OF_KIND, share_of_yardstick
 from fabricheck.suite import program
 from fabricheck.units import format_size, plural
@@ -59,8 +58,9 @@ def qualify_pass(verdict: Verdict, runs: Sequence[RunJudgement], watched: WatchR
     return ", ".join(words)
 
 
-def summarise_counts(runs: Sequence[RunJudgement]) -> str:
-    """How many runs and metrics there are, and of each verdict how many."""
+def summarise_counts(runs: Sequence[RunJudgement], *, standing: str = "") -> str:
+    """How many runs and metrics there are, and of each verdict how many; how many are not judged, unless the `standing`
+    of a PASS, which is beside it, says so."""
     if not runs:
         return "nothing was measured"
     metrics = [each for run in runs for each in run.judgements]
@@ -68,7 +68,7 @@ def summarise_counts(runs: Sequence[RunJudgement]) -> str:
     of_metrics = _counts(each.verdict for each in metrics) + strength(metrics)
     parts = ((plural(len(runs), "run"), of_runs), (plural(len(metrics), "metric"), of_metrics))
     counts = [": ".join(filter(None, part)) for part in parts]
-    return "; ".join(filter(None, (not_judged(metrics), *counts)))
+    return "; ".join(filter(None, ("" if standing else not_judged(metrics), *counts)))
 
 
 def next_of_pass(verdict: Verdict, runs: Sequence[RunJudgement], system: str) -> str:
@@ -77,8 +77,8 @@ def next_of_pass(verdict: Verdict, runs: Sequence[RunJudgement], system: str) ->
     if verdict is not Verdict.PASS or not system:
         return ""
     if all(each.calibrated for each in metrics):
-        return f"nothing to fix; trends: {program()} watch --system {system}"
-    return f"after {_SESSIONS} sessions: {program()} calibrate --system {system}"
+        return f"nothing to fix; trends: `{program()} watch --system {system}`"
+    return f"after {_SESSIONS} sessions: `{program()} calibrate --system {system}`"
 
 
 def machine(runs: Sequence[RunJudgement]) -> str:
@@ -94,17 +94,6 @@ def machine(runs: Sequence[RunJudgement]) -> str:
     ]
     days = sorted({str(header["started_utc"])[:10] for header in headers})
     return "; ".join([*(f"{times} x {name}" for name, times in models.items()), *dict.fromkeys(versions), *days[:1]])
-
-
-def smallest_losses(runs: Iterable[RunJudgement]) -> str:
-    """The loss from which on a goodput that passed would not: of half of them, and of all. Empty where none passed."""
-    passed = [each for run in runs for each in run.judgements if each.verdict is Verdict.PASS and each.value > 0]
-    bounds = [(each.yardstick.bound, each.value) for each in passed if each.yardstick and each.better == "higher"]
-    if not bounds:
-        return ""
-    losses = [1 - bound / value for bound, value in bounds]
-    half, whole = percent(statistics.median(losses)), percent(max(losses))
-    return f"smallest loss seen: {half} by half of the goodputs, {whole} by all"
 
 
 def _counts(verdicts: Iterable[Verdict]) -> str:

@@ -33,8 +33,9 @@ from fabricheck.report.content import (
     unit_shown,
     weakest,
 )
+from fabricheck.report.lines import plain
 from fabricheck.report.shares import map_of_gpus, share_of_yardstick
-from fabricheck.report.summary import next_of_pass, smallest_losses, summarise_counts
+from fabricheck.report.summary import next_of_pass, summarise_counts
 from fabricheck.suite import program
 from fabricheck.units import format_size, plural
 
@@ -80,14 +81,17 @@ def render(
     height: int = 40,
     diagnosis: Diagnosis,
     system: str = "",
+    folder: str = "",
 ) -> str:
     """Text of at most `width` columns and `height` lines, the worst first; lines without room are counted. A command of
     Fabricheck that has no room in a line is a longer one, which the terminal breaks and can be pasted.
 
-    `system` is for the commands to run next. A terminal has at least 40 columns and 24 lines.
+    `system` and `folder`, that of the session, are for the commands to run next. A terminal has at least 40
+    columns and 24 lines.
     """
     width, height = max(width, _NARROWEST), max(height, _LOWEST)
-    lines = [*_all_lines(runs, diagnosis, width, system)]
+    cards = cards_of(runs, diagnosis, system=system, folder=folder)
+    lines = [*_all_lines(runs, diagnosis, cards, width, system)]
     shown: list[str] = []
     left = height - 1
     texts = _layout(lines, width, color)
@@ -101,11 +105,13 @@ def render(
     return "\n".join(shown)
 
 
-def _all_lines(runs: Sequence[RunJudgement], diagnosis: Diagnosis, width: int, system: str) -> Iterator[_Line]:
+def _all_lines(
+    runs: Sequence[RunJudgement], diagnosis: Diagnosis, cards: Sequence[Card], width: int, system: str
+) -> Iterator[_Line]:
     ranked = worst_first(runs)
     verdict, _ = overall(runs, diagnosis.problems)
     yield from _first_lines(ranked, verdict, width, system)
-    yield from _card_lines(cards_of(runs, diagnosis, system=system), width)
+    yield from _card_lines(cards, width)
     marks = is_mixed(run.run for run in runs)
     passed: list[RunJudgement] = []
     bad: list[RunJudgement] = []
@@ -133,11 +139,9 @@ def _all_lines(runs: Sequence[RunJudgement], diagnosis: Diagnosis, width: int, s
 def _first_lines(ranked: Sequence[RunJudgement], verdict: Verdict, width: int, system: str) -> Iterator[_Line]:
     """The verdict with what was counted and seen, and the next command."""
     totals, is_rehearsed = f"{summarise_counts(ranked)}; {coverage_of(ranked).message}", rehearsed(ranked)
-    if is_rehearsed and (losses := smallest_losses(ranked)):
-        totals += f"; {losses}"
     yield from _text(verdict.value, marked(totals, rehearsal=is_rehearsed), width, 2 * _MOST_LINES)
     if next_ := next_of_pass(verdict, ranked, system):
-        yield from _text("", f"next: {next_}", width, 2 * _MOST_LINES)
+        yield from _text("", f"next: {plain(next_)}", width, 2 * _MOST_LINES)
 
 
 def _text(label: str, text: str, width: int, most: int = _MOST_LINES, more: str = "") -> Iterator[_Line]:
@@ -182,7 +186,7 @@ def _card_lines(cards: Sequence[Card], width: int) -> Iterator[_Line]:
         loss = f"{'' if card.loss.startswith(('is ', 'loses ')) else ':'} {card.loss}"
         yield from _text("SUSPECT", f"{card.part}{loss}", width)
         for place, step in enumerate(card.next_):
-            yield from _text("", f"{'then' if place else 'next'}: {step}", width, 2 * _MOST_LINES)
+            yield from _text("", f"{'then' if place else 'next'}: {plain(step)}", width, 2 * _MOST_LINES)
     if rest := cards[_MOST_CARDS:]:
         verdicts = _counts([card.verdict for card in rest])
         yield _Line("", f"{_INDENT}and {plural(len(rest), 'more cause')}: {verdicts}")

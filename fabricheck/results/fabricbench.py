@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -127,7 +127,7 @@ class _Reader:
     problems: list[Finding] = field(default_factory=list)
     header: HeaderModel | None = None
     raw_header: JsonObject = field(default_factory=dict)
-    messages: Mapping[Key, Sequence[Sequence[int]]] = field(default_factory=dict)
+    messages: dict[Key, Sequence[Sequence[int]]] = field(default_factory=dict)
     samples: list[Samples] = field(default_factory=list)
     load: BurnInLines = field(default_factory=BurnInLines)
     keys: list[Key] = field(default_factory=list)
@@ -261,13 +261,12 @@ class _Reader:
         if any(each.device is not None and is_emulated(each.device.name, each.device.uuid) for each in header.ranks):
             header = header.model_copy(update={"platform": EMULATED})
         self.header, self.raw_header = header, {**value, "platform": header.platform}
-        series = (each for each in header.plan.series if isinstance(each, SeriesModel))
-        # A message between others is a mistake of the plan, which is said; nothing is to be looked for in it.
-        self.messages = {
-            key_of(each, each.bytes[0]): each.messages
-            for each in series
-            if each.messages and {end for message in each.messages for end in message[:2]} <= {*each.ranks}
-        }
+        for series in header.plan.series:
+            if isinstance(series, SeriesModel) and series.messages:
+                ends = {end for message in series.messages for end in message[:2]}
+                # A message between others is a mistake of the plan, which is said; nothing is to be looked for in it.
+                if ends <= {*series.ranks}:
+                    self.messages[key_of(series, series.bytes[0])] = series.messages
 
     def check_run_id(self, number: int, run_id: str) -> None:
         if self.header is not None and run_id != self.header.run_id:

@@ -453,7 +453,7 @@ class SamplesModel(_Line):
     wrong_bytes: Annotated[int, Field(ge=-1, le=_LARGEST)]
     """bytes that differed from what they had to be; -1 if the data were not verified"""
     verified_after: Positive | None = None
-    """iterations after which each byte of each operation had to be new once"""
+    """every byte had to arrive in one of so many iterations, on average"""
     statistic: Literal["iterations", "mean"] = "iterations"
     """`mean`: of a vendor tool that prints no iterations, so `times_ns` is one mean"""
     aggressor: AggressorModel | None = None

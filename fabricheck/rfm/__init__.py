@@ -20,7 +20,6 @@ from fabricheck.rfm.suite_parts import (
     RcclTestsSuite,
     UcxSuite,
 )
-from fabricheck.rfm.tuning_effect import InterleavedCheck, ServiceLevelComparison, TuningComparison, settings_to_compare
 from fabricheck.rfm.vendor import CrossCheck, VendorCheck
 
 __all__ = [
@@ -30,7 +29,6 @@ __all__ = [
     "FabricbenchCheck",
     "FleetScreen",
     "ImbSuite",
-    "InterleavedCheck",
     "LibfabricSuite",
     "NcclTestsSuite",
     "NodePairsCheck",
@@ -38,11 +36,8 @@ __all__ = [
     "OsuSuite",
     "PerftestSuite",
     "RcclTestsSuite",
-    "ServiceLevelComparison",
-    "TuningComparison",
     "UcxSuite",
     "VendorCheck",
-    "settings_to_compare",
 ]
 
 keep_signals()

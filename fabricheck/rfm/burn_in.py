@@ -14,7 +14,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.command_line import MeasurementPlan
 from fabricheck.rfm.duration import job_seconds
-from fabricheck.rfm.launch import SHARE_OF_JOB, nodes_of
+from fabricheck.rfm.launch import SHARE_OF_JOB, first_environments, nodes_of
 from fabricheck.rfm.measure import FabricbenchCheck
 
 
@@ -41,13 +41,7 @@ class BurnInCheck(FabricbenchCheck):
 
     def fitting_environments(self) -> list[str]:
         """The first of each partition: a load does not depend on the MPI library."""
-        libraries = {*self.gpu_libraries} if self.transport != "mpi" else {"mpi"}
-        partitions = rt.runtime().system.partitions
-        able = (
-            [each.name for each in one.environs if "mpi" in each.features and libraries & {*each.features}]
-            for one in partitions
-        )
-        return [*dict.fromkeys(names[0] for names in able if names)]
+        return first_environments(self.gpu_libraries if self.transport != "mpi" else ["mpi"])
 
     def set_nodes(self) -> None:
         """All of the partition, and the time that the load needs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
@@ -72,6 +72,12 @@ def prepare_launcher(test: rfm.RegressionTest) -> None:
         launch_in_job(test, extras[KEY])
 
 
+def set_variables(test: rfm.RegressionTest, variables: Mapping[str, str | None]) -> None:
+    """Has the job of `test` set these variables; None: unset it, whoever set it."""
+    test.env_vars.update({name: value for name, value in variables.items() if value is not None})
+    test.prerun_cmds = [*test.prerun_cmds, *(f"unset {name}" for name, value in variables.items() if value is None)]
+
+
 class _WordsOnly(JobLauncher):
     """A launcher whose options are all of its words."""
 
@@ -109,9 +115,8 @@ def reasons_not_to_run(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
         yield mpi.not_gpu_aware(extras.get("mpi", ""), extras["not_gpu_aware"]), True
     for reason in (*_missing_of_gpus(test), *_missing_of_nics(test), *_missing_of_fabrics(test)):
         yield reason, True
-    several = any(hasattr(test, name) for name in ("suite", "rounds"))
-    if KEY in test.current_partition.extras and several:
-        yield "over a fleet only fabricbench runs, no vendor suite and no interleaved launches", True
+    if KEY in test.current_partition.extras and hasattr(test, "suite"):
+        yield "over a fleet only fabricbench runs, no vendor suite", True
 
 
 def _missing_of_gpus(test: rfm.RegressionTest) -> Iterator[str]:
@@ -355,11 +360,17 @@ def gpu_environments(libraries: Sequence[str], transport: str) -> list[str]:
     has_library = any(set(API_OF_CCL) & set(each.features) for one in partitions for each in one.environs)
     if has_library or transport == "ccl":
         return [f"+mpi +{name}" for name in libraries]
-    apis = {API_OF_CCL[name] for name in libraries}
-    able = (
-        [each.name for each in one.environs if "mpi" in each.features and apis & {*each.features}] for one in partitions
-    )
-    return [*dict.fromkeys(names[0] for names in able if names)]
+    return first_environments({API_OF_CCL[name] for name in libraries})
+
+
+def first_environments(features: Collection[str]) -> list[str]:
+    """The first environment of each partition that has MPI and one of these features, by its name."""
+    names: dict[str, None] = {}
+    for partition in rt.runtime().system.partitions:
+        able = [each for each in partition.environs if "mpi" in each.features]
+        fitting = [each.name for each in able if not {*features}.isdisjoint(each.features)]
+        names.update(dict.fromkeys(fitting[:1]))
+    return [*names]
 
 
 def launch_command(test: rfm.RegressionTest) -> str:

@@ -59,11 +59,12 @@ from fabricheck.rfm.launch import (
     prepare_launcher,
     profile_of,
     reasons_not_to_run,
+    set_variables,
     started_at,
 )
 from fabricheck.rfm.paths import goes_by_host, paths_of, setting_of
 from fabricheck.topology.transport_paths import Paths
-from fabricheck.tuning import Library, Profile, libraries_of
+from fabricheck.tuning import TRIED, Library, Profile, libraries_of
 
 if TYPE_CHECKING:
     from fabricheck.judge.system import SystemJudge
@@ -316,10 +317,11 @@ class FabricbenchCheck(RegressionTestPlugin):
         """Hook before run: launcher, variables, command, container, and the commands that read the nodes' state."""
         prepare_launcher(self)
         self.tuning_profile = self.profile.name
-        self.tuning = {**self.profile.environment(self.libraries), **self.settings}
+        tried = self.current_environ.extras.get(TRIED, {})
+        self.tuning = {**self.profile.environment(self.libraries), **self.settings, **tried}
         if self.transport == "mpi" and self.num_nodes > 1:
             self.env_vars.update(mpi.LOGGING.get(self.current_environ.extras.get("mpi", ""), {}))
-        self.env_vars.update(self.tuning)
+        set_variables(self, self.tuning)
         self.declared_unsupported = unsupported_settings(self.current_partition.extras, self.chosen_settings())
         self.write_command()
         enter_container(self)
@@ -457,8 +459,8 @@ class FabricbenchCheck(RegressionTestPlugin):
         """The policy, topology and references of this system. Raises UserError for a file that is wrong."""
         return _judge_of(self.current_system.name)
 
-    def wanted_environment(self) -> dict[str, str]:
-        """The variables that the site's own tuning puts into effect."""
+    def wanted_environment(self) -> dict[str, str | None]:
+        """The variables that the site's own tuning, and what `upgrade` tries, put into effect; None: unset."""
         return {**self.current_environ.extras.get("required_environment", {}), **self.tuning}
 
     def paths(self, inside: bool) -> Paths:

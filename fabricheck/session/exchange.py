@@ -21,7 +21,7 @@ from fabricheck.diagnosis.bisection import BisectionOutcome, Exchange, SearchEnd
 from fabricheck.diagnosis.upgrade import UpgradeChange, changes_of
 from fabricheck.errors import UserError
 from fabricheck.fleet.settings import system_in
-from fabricheck.history.changes import StackDifference
+from fabricheck.history.changes import NOTHING, StackDifference
 from fabricheck.judge.constants import FEWEST
 from fabricheck.judge.system import SystemJudge
 from fabricheck.session.reframe import Selection, use_built
@@ -30,9 +30,11 @@ from fabricheck.session.suite_run import Launcher
 from fabricheck.session.upgrade import Exchanged, Upgrade, UpgradeCause, UpgradeComparison
 from fabricheck.state.programs import ask
 from fabricheck.suite import Suite
+from fabricheck.tuning import TRIED, Profile, load_profiles, removed, require_accepted
 
-# How Spack names an installed package, and what a user writes for a module.
-_HASH, _MODULE = re.compile(r"/[a-z0-9]{3,32}"), "module:"
+# How Spack names an installed package, and what a user writes for a module, and for a variable of the tuning profile
+# that is left out, or all of it.
+_HASH, _MODULE, _WITHOUT, _PROFILE = re.compile(r"/[a-z0-9]{3,32}"), "module:", "without:", "profile"
 # Where the libraries of a prefix are.
 _FOLDERS = ("lib", "lib64")
 # What a job script takes as it stands.
@@ -42,20 +44,21 @@ _NOT_LOADED = "other libraries or settings were in effect"
 # The name of a library, and the number of its ABI.
 _LIBRARY = re.compile(r"(.+)\.so(?:\.(\d+))?")
 
-_SETTINGS = '''"""Written by `fabricheck upgrade`: the site's settings, and OLD with packages of NEW."""
+_SETTINGS = '''"""Written by `fabricheck upgrade`: the site's settings, and OLD with parts of NEW."""
 
 from pathlib import Path
 
 from fabricheck.session.exchange import with_exchanges
 
-site_configuration = with_exchanges(Path({site!r}), {system!r}, {environment!r}, {exchanges!r}, {modules!r})
+site_configuration = with_exchanges(Path({site!r}), {system!r}, {environment!r}, {exchanges!r})
 '''
 
 #: Measures the tests that these patterns name with the old environment and these, by these settings of ReFrame. It may
 #: raise SearchEnded.
 Run = Callable[[Sequence[str], Sequence[str], Path], FinishedSession]
-#: Variables of an environment, in order, by the name of the environment.
-_Exchanges = Mapping[str, Sequence[Sequence[str]]]
+#: By the name of an environment, what it has beside the old one, as ReFrame's settings write it: `env_vars`, `modules`
+#: and `extras`.
+_Exchanges = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -146,9 +149,9 @@ def _cause(
 
     def measure(exchanges: Sequence[Exchange]) -> list[UpgradeChange | None]:
         names = {f"exchange-{number}": exchange for number, exchange in enumerate(exchanges, start=1)}
-        variables = {name: _variables(differences, exchange) for name, exchange in names.items()}
+        exchanged = {name: _environment(differences, exchange) for name, exchange in names.items()}
         system, old = upgrade.system, upgrade.old
-        session = run(list(names), patterns, write_settings(folder / "exchange.py", suite, system, old, variables))
+        session = run(list(names), patterns, write_settings(folder / "exchange.py", suite, system, old, exchanged))
 
         def changed(name: str, exchange: Exchange) -> UpgradeChange | None:
             comparison = UpgradeComparison.of([session], suite, system, (old, name))
@@ -185,57 +188,54 @@ def _cause(
 
 
 @dataclass(frozen=True)
-class AddedPackage:
-    """A package that is added to an environment of the site: what is installed below a `prefix`, or a `module`."""
+class AddedPart:
+    """What makes the environment `name` of another one: what is installed below a `prefix`, a `module`, or variables
+    that are `tried` (None: unset)."""
 
-    text: str
+    name: str
     prefix: str = ""
     module: str = ""
+    tried: Mapping[str, str | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, text: str) -> AddedPackage | None:
-        """As a user names it: a folder, /HASH of Spack, or module:NAME; None for what is none of these.
+    def of(cls, text: str, suite: Suite, system: str) -> AddedPart | None:
+        """As a user names it: a folder, /HASH of Spack, module:NAME, NAME=VALUE, without:NAME or without:profile; None
+        for what is none of these.
 
-        Raises UserError for a folder that does not exist or has no libraries, and what Spack does not know.
+        Raises UserError for a folder that does not exist or has no libraries, what Spack does not know, a value that a
+        variable does not take, and a variable that no tuning profile of the `system` sets.
         """
         if text.startswith(_MODULE):
-            return cls(text, module=text.removeprefix(_MODULE))
+            module = text.removeprefix(_MODULE)
+            return cls(_named("with", Path(module).name), module=module)
+        if text.startswith(_WITHOUT):
+            variable = text.removeprefix(_WITHOUT)
+            tried = removed(_profiles(suite, system), "" if variable == _PROFILE else variable)
+            return cls(_named("without", variable), tried=tried)
+        variable, equals, value = text.partition("=")
+        if equals and _VARIABLE.fullmatch(variable):
+            require_accepted(variable, value)
+            if _PLAIN.fullmatch(value) is None:
+                raise UserError(f"{text}: a job script does not take this value as it stands")
+            return cls(_named("with", text), tried={variable: value})
         if "/" not in text:
             return None
-        prefix = Path(text).absolute()
-        if not prefix.is_dir() and _HASH.fullmatch(text):
-            spack = ask(["spack", "location", "-i", text])
-            if spack.problem:
-                raise UserError(f"spack knows no {text}: {spack.problem}")
-            prefix = prefix if spack.missing else Path(spack.output.strip())
-        if not prefix.is_dir():
-            raise UserError(
-                f"{text}: no such folder, and no environment: give a name, a prefix, /HASH of Spack, module:NAME"
-            )
-        if not any(file for folder in _FOLDERS for file in prefix.glob(f"{folder}/*.so*")):
-            raise UserError(f"{prefix} has no libraries in {' or '.join(_FOLDERS)}: give the folder above them")
-        return cls(text, prefix=str(prefix))
-
-    @property
-    def name(self) -> str:
-        """Of the environment that has it."""
-        return "with-" + re.sub(r"[^\w.-]+", "-", Path(self.prefix or self.module).name)
-
-    @property
-    def variables(self) -> list[list[str]]:
-        """Those that put its programs and libraries before others."""
-        if not self.prefix:
-            return []
-        folders = ":".join(f"{self.prefix}/{folder}" for folder in _FOLDERS)
-        return [["PATH", f"{self.prefix}/bin:$PATH"], ["LD_LIBRARY_PATH", f"{folders}:$LD_LIBRARY_PATH"]]
+        prefix = _prefix(text)
+        return cls(_named("with", prefix.name), prefix=str(prefix))
 
     def settings(self, folder: Path, suite: Suite, system: str, environment: str) -> Path:
-        """ReFrame's settings in `folder`, in which a further environment has all of `environment` and the package."""
-        file, variables, modules = folder / "with-package.py", {self.name: self.variables}, {self.name: self.module}
-        return write_settings(file, suite, system, environment, variables, modules=modules)
+        """ReFrame's settings in `folder`, in which a further environment has all of `environment` and this."""
+        added: dict[str, Any] = {"extras": {TRIED: dict(self.tried)}}
+        if self.module:
+            added["modules"] = [self.module]
+        if self.prefix:
+            folders = ":".join(f"{self.prefix}/{name}" for name in _FOLDERS)
+            path = ["PATH", f"{self.prefix}/bin:$PATH"]
+            added["env_vars"] = [path, ["LD_LIBRARY_PATH", f"{folders}:$LD_LIBRARY_PATH"]]
+        return write_settings(folder / "with-part.py", suite, system, environment, {self.name: added})
 
     def checked(self, upgrade: Upgrade) -> Upgrade:
-        """The upgrade, in which nothing is compared where the new runs did not have the package."""
+        """The upgrade, in which nothing is compared where the new runs did not have this."""
         missing = self.missing(upgrade) if upgrade.changes.metrics else ""
         return replace(upgrade, left_out=(missing, *upgrade.left_out)) if missing else upgrade
 
@@ -246,43 +246,58 @@ class AddedPackage:
             return f"no library below {self.prefix} was loaded: fabricbench does not use it, or is linked to a path"
         if self.module and not (upgrade.packages or upgrade.software or upgrade.variables):
             return f"nothing differs with the module {self.module}: is there one, and does it load?"
+        if self.tried and self.tried.keys().isdisjoint(each.name for each in upgrade.variables):
+            return f"{' and '.join(self.tried)} did not change: {upgrade.old} has that already, or no test here sets it"
         return ""
 
 
-def write_settings(
-    file: Path,
-    suite: Suite,
-    system: str,
-    environment: str,
-    exchanges: _Exchanges,
-    *,
-    modules: Mapping[str, str] | None = None,
-) -> Path:
+def _named(how: str, what: str) -> str:
+    return f"{how}-{re.sub(r'[^A-Za-z0-9_.-]+', '-', what)}"
+
+
+def _prefix(text: str) -> Path:
+    prefix = Path(text).absolute()
+    if not prefix.is_dir() and _HASH.fullmatch(text):
+        spack = ask(["spack", "location", "-i", text])
+        if spack.problem:
+            raise UserError(f"spack knows no {text}: {spack.problem}")
+        prefix = prefix if spack.missing else Path(spack.output.strip())
+    if not prefix.is_dir():
+        what = "a name, a prefix, /HASH of Spack, module:NAME, NAME=VALUE, without:NAME"
+        raise UserError(f"{text}: no such folder, and no environment: give {what}")
+    if not any(file for folder in _FOLDERS for file in prefix.glob(f"{folder}/*.so*")):
+        raise UserError(f"{prefix} has no libraries in {' or '.join(_FOLDERS)}: give the folder above them")
+    return prefix
+
+
+def _profiles(suite: Suite, system: str) -> list[Profile]:
+    """The tuning profiles of a system's partitions, or of the one that is named."""
+    name, _, wanted = system.partition(":")
+    content = runpy.run_path(str(suite.settings(name)))["site_configuration"]
+    partitions = [each for each in system_in(content, name)["partitions"] if wanted in ("", each["name"])]
+    names = {str(each.get("extras", {}).get("tuning_profile", "default")) for each in partitions}
+    profiles = load_profiles(suite.root / "config" / "tuning.yaml")
+    return [profiles.profile(profile) for profile in sorted(names)]
+
+
+def write_settings(file: Path, suite: Suite, system: str, environment: str, exchanges: _Exchanges) -> Path:
     """ReFrame's settings of the site with those of `with_exchanges`, in `file`."""
-    site = str(suite.settings(system))
-    names = {"site": site, "system": system, "environment": environment}
+    names = {"site": str(suite.settings(system)), "system": system, "environment": environment}
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(_SETTINGS.format(**names, exchanges=dict(exchanges), modules=dict(modules or {})), encoding="utf-8")
+    file.write_text(_SETTINGS.format(**names, exchanges=dict(exchanges)), encoding="utf-8")
     return file
 
 
-def with_exchanges(
-    site: Path, system: str, environment: str, exchanges: _Exchanges, modules: Mapping[str, str]
-) -> dict[str, Any]:
-    """The site_configuration of `site` with further environments: `environment` with the variables of an exchange, and
-    a module where there is one."""
+def with_exchanges(site: Path, system: str, environment: str, exchanges: _Exchanges) -> dict[str, Any]:
+    """The site_configuration of `site` with further environments: `environment`, and what an exchange has beside it."""
     content: dict[str, Any] = runpy.run_path(str(site))["site_configuration"]
-    given = [each for each in content["environments"] if each["name"] == environment]
-    more = [
-        {
-            **each,
-            "name": name,
-            "env_vars": [*map(list, dict(each.get("env_vars", ())).items()), *variables],
-            "modules": [*each.get("modules", ()), *filter(None, [modules.get(name)])],
-        }
-        for each in given
-        for name, variables in exchanges.items()
-    ]
+    more = []
+    for given in content["environments"]:
+        for name, added in exchanges.items() if given["name"] == environment else ():
+            variables = [*map(list, dict(given.get("env_vars", ())).items()), *added.get("env_vars", ())]
+            modules = [*given.get("modules", ()), *added.get("modules", ())]
+            extras = {**given.get("extras", {}), **added.get("extras", {})}
+            more.append({**given, "name": name, "env_vars": variables, "modules": modules, "extras": extras})
     own = system_in(content, system)
     own["partitions"] = [
         {**each, "environs": [*each["environs"], *(exchanges if environment in each["environs"] else ())]}
@@ -310,7 +325,7 @@ def _abis(files: Sequence[str]) -> dict[str, str | None]:
 
 def _is_variable(difference: StackDifference) -> bool:
     return (
-        not (difference.old_files or difference.new_files or difference.new == "none")
+        not (difference.old_files or difference.new_files)
         and _VARIABLE.fullmatch(difference.name) is not None
         and _PLAIN.fullmatch(difference.new) is not None
     )
@@ -321,15 +336,20 @@ def _counts(difference: StackDifference) -> bool:
     return not difference.name.startswith("LD_")
 
 
-def _variables(differences: Sequence[StackDifference], exchange: Exchange) -> list[list[str]]:
-    """The variables that make an exchange."""
+def _environment(differences: Sequence[StackDifference], exchange: Exchange) -> Mapping[str, Any]:
+    """What makes an exchange, beside the old environment."""
     files = [
         file
         for number, difference in enumerate(differences)
         for file in _preloaded(difference, old=number not in exchange)
     ]
-    others = [[each.name, each.new] for each in (differences[number] for number in exchange) if not each.new_files]
-    return [*([["LD_PRELOAD", ":".join([*files, "$LD_PRELOAD"])]] if files else []), *others]
+    preload = [["LD_PRELOAD", ":".join([*files, "$LD_PRELOAD"])]] if files else []
+    variables = [differences[number] for number in exchange if not differences[number].new_files]
+    return {"env_vars": preload, "extras": {TRIED: {each.name: _value(each) for each in variables}}}
+
+
+def _value(difference: StackDifference) -> str | None:
+    return None if difference.new == NOTHING else difference.new
 
 
 def _came(differences: Sequence[StackDifference], exchange: Exchange, footer: Mapping[str, Any]) -> bool:
@@ -339,8 +359,8 @@ def _came(differences: Sequence[StackDifference], exchange: Exchange, footer: Ma
     """
     loaded = {str(each["path"]) for each in footer.get("loaded", ())}
     settings: Mapping[str, str] = footer.get("settings", {})
-    new = {differences[number].name: differences[number].new for number in exchange}
-    return all(settings.get(name, value) == value for name, value in new.items()) and all(
+    new = {differences[number].name: _value(differences[number]) for number in exchange}
+    return all(value in (None, settings.get(name, value)) for name, value in new.items()) and all(
         loaded.issuperset(_preloaded(difference))
         if number in exchange
         else not difference.old_files or loaded.isdisjoint(_preloaded(difference))

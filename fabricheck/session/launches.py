@@ -161,7 +161,7 @@ def beyond_chance(launches: Sequence[Launch], chance: Chance) -> tuple[tuple[int
 
 
 def deciding_launch(launches: Sequence[Launch]) -> int:
-    """Which of several launches of what was DEGRADED at first counts: one launch is one draw of what differs.
+    """Which of several launches counts: one launch is one draw of what differs.
 
     FAIL and INVALID stand whatever the others say. Else DEGRADED stands where half of the launches or more have one and
     the same thing slow, or none passed; those that did not get to their end say nothing. The last of those that agree.
@@ -172,7 +172,7 @@ def deciding_launch(launches: Sequence[Launch]) -> int:
     name, times = _most(launches)
     if 2 * times < _ended(launches) and (passed := _last(launches, Verdict.PASS)) >= 0:
         return passed
-    return max(place for place, each in enumerate(launches) if name in each.slow)
+    return max((place for place, each in enumerate(launches) if name in each.slow), default=len(launches) - 1)
 
 
 def is_outvoted(launches: Sequence[Launch], chance: Chance) -> bool:
@@ -213,7 +213,7 @@ def _ended(launches: Sequence[Launch]) -> int:
 def _most(launches: Sequence[Launch]) -> tuple[Thing, int]:
     """The thing that is slow in most launches, and in how many."""
     counts = Counter(thing for each in launches for thing in sorted(each.slow, key=str))
-    return max(counts.items(), key=lambda one: one[1])
+    return max(counts.items(), key=lambda one: one[1], default=("", 0))
 
 
 def _breadth(launches: Sequence[Launch]) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 from fabricheck.diagnosis.case_runs import CaseRun
 from fabricheck.diagnosis.causes import Diagnosis, diagnose
 from fabricheck.diagnosis.of_session import find_all
-from fabricheck.diagnosis.tuning_effect import find_tuning_effects
 from fabricheck.fleet.node_verdicts import FleetVerdict, verdict_of_fleet
 from fabricheck.fleet.record import TROUBLES, Fleet, read_findings
 from fabricheck.fleet.resume import is_taken_over
@@ -92,7 +91,6 @@ def judge_session(session: FinishedSession, suite: Suite, system: str, *, may_la
         *compared.findings,
         *find_all(runs, judge),
         *_taken_over(session),
-        *_tuning_effects(session.cases, judge),
         *find_slow_copies(session.folder, system, judged),
     ]
     told = [
@@ -203,12 +201,6 @@ def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterator[Finding]:
         if name not in (*known, ALL_OTHERS):
             text = f"{judge.references.path} names {name}, and no file in {checks} has it: is a file missing?"
             yield Finding("check-missing", Verdict.INCOMPLETE, text)
-
-
-def _tuning_effects(cases: Iterable[Case], judge: SystemJudge) -> Iterator[Finding]:
-    """What settings change, of the cases whose launches are comparable: their own sanity says the others' problems."""
-    comparable = (case for case in cases if case.result == "pass" or case.phase == "performance")
-    return find_tuning_effects((case.folder for case in comparable if case.folder), judge.policy)
 
 
 # Two healthy runs of a minute differed by 20% (2 H100, 2026-11-26), and one whose host paths lost 15 to 23% by 57%

@@ -21,7 +21,7 @@ from fabricheck.results.check_judgement import (
     judgement_of_old_reason,
     read_judgement,
 )
-from fabricheck.session.launches import Launched, read_launched
+from fabricheck.session.launches import Launch, Launched, deciding_launch, read_launched
 from fabricheck.session.problems import find_applicability, find_problems
 from fabricheck.session.run_folders import REPORT, runs_of
 
@@ -216,18 +216,10 @@ def read_cases(report: Path, moved: Callable[[Case], Case] = lambda case: case) 
 
 
 def _deciding_launch(launches: Sequence[Case]) -> Case:
-    """One of the launches of a case in a session, with the verdicts of all; what was found is not undone by a retry.
-
-    FAIL and INVALID stand. DEGRADED stands where more than half of the launches say so: one launch is one draw of what
-    differs from launch to launch. Of the others the last counts: a test that did not run may be run again.
-    """
-    verdicts = tuple(each.verdict for each in launches)
-    slow = verdicts.count(Verdict.DEGRADED)
-    stands = {Verdict.FAIL, Verdict.INVALID}
-    if stands.isdisjoint(verdicts):
-        stands = {Verdict.DEGRADED} if 2 * slow > len(launches) else set(verdicts) - {Verdict.DEGRADED}
-    decides = [case for case, verdict in zip(launches, verdicts, strict=True) if verdict in stands][-1]
-    return replace(decides, launches=verdicts if len(launches) > 1 else ())
+    """One of the launches of a case in a session (`deciding_launch`), with the verdicts of all."""
+    verdicts = tuple(case.verdict for case in launches)
+    made = [Launch(each, frozenset([launches[0].test] * (each is Verdict.DEGRADED))) for each in verdicts]
+    return replace(launches[deciding_launch(made)], launches=verdicts if len(launches) > 1 else ())
 
 
 def _move(case: Case, info: SessionInfo, folder: Path) -> Case:

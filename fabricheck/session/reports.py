@@ -53,6 +53,7 @@ def write_page(session: FinishedSession, outcome: Outcome, system: str, past: Pa
         title=f"{system}, {session.folder.name}",
         system=system,
         diagnosis=outcome.diagnosis,
+        folder=str(session.folder),
         past=past,
     )
     return page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -14,13 +14,13 @@ from fabricheck.history.metric_rows import run_id_of, started_of
 from fabricheck.history.session_nodes import node_records
 from fabricheck.history.writing import Appended, NewSession, append, made_up_session, stored_runs_of
 from fabricheck.judge.system import SystemJudge
-from fabricheck.records.case import Case, Key, parse_attribute
+from fabricheck.records.case import Case, name_of_header, parse_case
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import worst
+from fabricheck.results.fabricbench import read_run
 from fabricheck.session.outcome import Outcome, judge_session, read_result
 from fabricheck.session.reframe_report import FinishedSession, read_session
-from fabricheck.suite import Suite, site_root
-from fabricheck.topology.model import find_topology
+from fabricheck.suite import Suite
 
 
 def store_session(
@@ -71,32 +71,23 @@ def store_session(
 def import_folder(store: Path, folder: Path, suite: Suite, system: str | None) -> Appended:
     """Judge and store the session in a run's folder. Raises UserError where it is of another system than `system`."""
     session = read_session(folder)
-    systems = sorted({case.partition.partition(":")[0] for case in session.cases})
-    if not systems:
-        raise UserError(f"{folder}: the session has no test: nothing to store")
-    if systems != [system or systems[0]]:
-        raise UserError(f"{folder}: is a run of {', '.join(systems)} instead of {system or 'one system'}")
-    outcome = judge_session(session, suite, systems[0])
-    return store_session(store, session, outcome, suite, systems[0])
+    name = _only_system(folder, session.cases, system)
+    return store_session(store, session, judge_session(session, suite, name), suite, name)
 
 
-def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, case: Case) -> Appended:
-    """Judge and store result files that no report of ReFrame belongs to, as one session.
+def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str | None) -> Appended:
+    """Judge and store result files that no report of ReFrame belongs to, as one session of the tests that they name.
 
-    Raises UserError for a file without a valid header.
+    Raises UserError for a file without a valid header or the name of its test, and of another system than `system`.
     """
-    judge = SystemJudge.of(system, suite.root)
-    runs = [read_result(file, suite, system) for file in files]
-    for file, run in zip(files, runs, strict=True):
-        _require_gpus_of(file, run, suite, system)
-    judged = judge.judge_cases((case, run) for run in runs).runs
+    cases = [_case_of(read_run(file)) for file in files]
+    name = _only_system(files[0], cases, system)
+    runs = [read_result(file, suite, name) for file in files]
+    judged = SystemJudge.of(name, suite.root).judge_cases(zip(cases, runs, strict=True)).runs
     now = datetime.now(timezone.utc)
-    for file, judgement in zip(files, judged, strict=True):
-        if not judgement.run.header:
-            raise UserError(f"{file}: has no valid header, so its time and host are unknown")
-    starts = [started_of(one.run, now) for one in judged]
+    starts = [started_of(run, now) for run in runs]
     new = NewSession(
-        system=system,
+        system=name,
         session=made_up_session(judged),
         started=min(starts),
         ended=max(starts),
@@ -105,65 +96,42 @@ def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, 
         verdict=worst(one.verdict for one in judged),
         problems=(),
         findings=(),
-        cases=[case] * len(judged),
+        cases=cases,
         judged=judged,
         root=suite.root,
         host_facts={},
-        nodes=node_records([case] * len(judged), judged),
+        nodes=node_records(cases, judged),
     )
     return append(store, new)
 
 
-def _require_gpus_of(file: Path, run: Run, suite: Suite, system: str) -> None:
-    """Raises UserError for a file that was measured on GPUs which another system of the suite has, and not `system`."""
-
-    def models(name: str) -> set[str]:
-        gpus = find_topology(name, site_root(name, suite.root) / "site_configs").gpus
-        return {gpu.model.partition(" ")[0] for gpu in gpus}
-
-    for name in {rank.device.name for rank in run.ranks if rank.device is not None}:
-        words = {*name.split()}
-        if not models(system) & words and any(models(other) & words for other in suite.systems()):
-            has = ", ".join(sorted(models(system))) or "no GPUs"
-            raise UserError(f"{file}: was measured on {name}, and {system} has {has}: give its system with --system")
+def _only_system(source: Path, cases: Sequence[Case], asked: str | None) -> str:
+    """The system of all test cases. Raises UserError where that is another than the one `asked` for, or several are."""
+    systems = sorted({case.partition.partition(":")[0] for case in cases})
+    if not systems:
+        raise UserError(f"{source}: the session has no test: nothing to store")
+    if systems != [asked or systems[0]]:
+        raise UserError(f"{source}: is a run of {', '.join(systems)} instead of {asked or 'one system'}")
+    return systems[0]
 
 
-def attributes_of(keys: Iterable[str], system: str, partition: str, environment: str) -> dict[str, Key]:
-    """What references may be indexed by: what ReFrame would know, and `NAME=VALUE` of `keys`, which may replace it.
-
-    Raises UserError for a key that is not of this form.
-    """
-    own = {"$system": system, "$partition": f"{system}:{partition}", "$environ": environment}
-    attributes = {**own, **dict(map(parse_attribute, keys))}
-    for text in (*attributes, *map(str, attributes.values())):
-        _require_plain(text)
-    return attributes
-
-
-def _require_plain(text: str) -> None:
-    """Raises UserError for control characters, and for bytes that are not UTF-8: no table can hold them."""
-    if not text.isprintable():
-        raise UserError(f"{text!r} is not plain text: give names without control characters, in UTF-8")
-
-
-def case_of_files(test: str, attributes: Mapping[str, Key], tags: Sequence[str]) -> Case:
-    """The test case of files that no report of ReFrame belongs to: it passed, since nothing states otherwise.
-
-    `test`: its name; `attributes`: as of `attributes_of`. Raises UserError where the name is empty.
-    """
-    if not test.strip():
-        raise UserError("--test is empty: give the test's name, such as 'PingPong %transport=mpi'")
-    for text in (test, *tags):
-        _require_plain(text)
+def _case_of(run: Run) -> Case:
+    """The test case that a result file says it is of: it passed, since nothing states otherwise."""
+    if not run.header:
+        raise UserError(f"{run.path}: has no valid header, so its test, time and host are unknown")
+    name, _, where = name_of_header(run.header).rpartition(" @")
+    partition, _, environment = where.partition("+")
+    if not (name and partition and environment and where.isprintable() and name.isprintable()):
+        raise UserError(f"{run.path}: does not name its test: give fabricbench --case, as `fabricheck run` does")
+    attributes = {**parse_case(name)[1], "$system": partition.partition(":")[0]}
     return Case(
-        name=test,
-        environment=str(attributes["$environ"]),
-        partition=str(attributes["$partition"]),
-        attributes=attributes,
+        name=name,
+        environment=environment,
+        partition=partition,
+        attributes={**attributes, "$partition": partition, "$environ": environment},
         result="pass",
         phase=None,
         reason=None,
         folder=None,
         is_build=False,
-        tags=tuple(sorted(set(tags))),
     )

@@ -15,16 +15,23 @@ from datetime import datetime
 from fabricheck.diagnosis.bisection import BisectionOutcome
 from fabricheck.diagnosis.causes import named_of
 from fabricheck.diagnosis.explain import Row, explain, known_noise
-from fabricheck.diagnosis.rounds import require_alike
 from fabricheck.diagnosis.upgrade import Answer, Changes, UpgradeChange, changes_of
 from fabricheck.errors import UserError
-from fabricheck.history.changes import StackDifference, packages_changed, settings_changed, software_of, tuning_of
+from fabricheck.history.changes import (
+    NOTHING,
+    StackDifference,
+    packages_changed,
+    settings_changed,
+    software_of,
+    tuning_of,
+)
 from fabricheck.history.software_of_metrics import ANY_MOVER, library_owner, owners_of_packages, software_crossed
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.session.outcome import read_result
 from fabricheck.session.problems import problems_of_cases
 from fabricheck.session.reframe_report import FinishedSession
@@ -197,7 +204,7 @@ class UpgradeComparison:
                 for name in names
             )
             both = list(zip(before.runs, after.runs, strict=False))
-            unlike = [finding for pair in both for finding in require_alike(pair, None)]
+            unlike = [reason for pair in both if (reason := _unlike(*pair))]
             if not before.cases:
                 continue  # what only the new one can is no loss
             if before.why:
@@ -207,7 +214,7 @@ class UpgradeComparison:
             elif after.why:
                 failures += [] if new_not_built else [after.why]
             elif unlike:
-                left_out.append(unlike[0].message)
+                left_out.append(unlike[0])
             else:
                 pairs[test], sides[test] = both, (before, after)
         return cls(pairs, sides, tuple(failures), tuple(left_out), rounds)
@@ -215,12 +222,9 @@ class UpgradeComparison:
     @property
     def round_seconds(self) -> float:
         """How long a round took, by when the runs started."""
-        starts = [
-            datetime.fromisoformat(str(run.header["started_utc"]).replace("Z", "+00:00"))
-            for rounds in self.pairs.values()
-            for pair in rounds
-            for run in pair
-        ]
+        starts: list[datetime] = []
+        for rounds in self.pairs.values():
+            starts += [parse_utc(run.header["started_utc"]) for pair in rounds for run in pair]
         return (max(starts) - min(starts)).total_seconds() / (self.rounds - 1) if self.rounds > 1 and starts else 0.0
 
 
@@ -232,27 +236,31 @@ def judge_upgrade(
     *,
     margin: float,
     looks: int = 1,
+    percentile: float = 50.0,
 ) -> Upgrade:
     """Compares what sessions measured with the environments `names`, the old and the new one.
 
-    `looks`: how often an answer is looked for before it stands; they share the probability of an error.
+    `looks`: how often an answer is looked for before it stands; they share the probability of an error. `percentile` of
+    the iterations' times.
     """
     comparison = UpgradeComparison.of(sessions, suite, system, names)
     sides, failures, left_out = comparison.sides.values(), comparison.failures, comparison.left_out
     smallest = SystemJudge.of(system, suite.root).policy.smallest_effect
+    how = {"smallest_effect": smallest, "margin": margin, "percentile": percentile}
     try:
-        changes = changes_of(comparison.pairs, smallest_effect=smallest, margin=margin, looks=looks)
+        changes = changes_of(comparison.pairs, looks=looks, **how)
     except UserError as error:
         changes = Changes((), (), ())
         left_out = (*left_out, str(error))
     if any(session.interrupted for session in sessions):
         left_out, failures = (*left_out, *failures), ()
-    versions = [[_software(side[number]) for side in sides] for number in (0, 1)]
-    software, variables = (
-        _different(*([json.loads(pair[what]) for pair in side] for side in versions)) for what in (0, 1)
-    )
+    old, new = ([_software(side[number]) for side in sides] for number in (0, 1))
+    software = _different([versions for versions, _ in old], [versions for versions, _ in new])
+    variables = _different([tuning for _, tuning in old], [tuning for _, tuning in new])
     set_by_variable = {each.name for each in variables}
+    settings = settings_changed(*(_runs_of(sides, number) for number in (0, 1)))
     packages = packages_changed(*([side[number].runs[0] for side in sides] for number in (0, 1)))
+    told = [each for session in sessions for each in session.findings]
     return Upgrade(
         system,
         *names,
@@ -261,22 +269,27 @@ def judge_upgrade(
         changes,
         tuple(dict.fromkeys(failures)),
         tuple(dict.fromkeys(left_out)),
-        tuple(
-            dict.fromkeys(
-                each.message for session in sessions for each in session.findings if each.code == "does-not-apply"
-            )
-        ),
+        tuple(dict.fromkeys(each.message for each in told if each.code == "does-not-apply")),
         software,
         variables,
         packages,
-        tuple(
-            each
-            for each in settings_changed(*([run for side in sides for run in side[number].runs] for number in (0, 1)))
-            if each.name not in set_by_variable
-        ),
+        tuple(each for each in settings if each.name not in set_by_variable),
         _suspects(changes, comparison, software, variables),
         comparison.round_seconds,
     )
+
+
+def _unlike(old: Run, new: Run) -> str:
+    """What keeps the runs of a round from being comparable: other ranks, or another plan. Empty where nothing does."""
+
+    def places(run: Run) -> list[tuple[str, str | None]]:
+        return [(place.host, place.device.uuid if place.device else None) for place in run.ranks]
+
+    different = ["where its ranks were"] if places(old) != places(new) else []
+    if old.header["plan"]["series"] != new.header["plan"]["series"]:
+        different.append("what was measured")
+    told = f"{new.path}:1: differs from {old.path} in {', '.join(different)}: they cannot be compared"
+    return told if different else ""
 
 
 def _whole_rounds(cases: Iterable[Case]) -> Sequence[int]:
@@ -297,9 +310,16 @@ def _software(side: _Side) -> tuple[str, str]:
     return software_of(run, case, {}, {}), tuning_of(run, case)
 
 
-def _different(old: Sequence[Mapping[str, str]], new: Sequence[Mapping[str, str]]) -> tuple[StackDifference, ...]:
+def _runs_of(sides: Iterable[tuple[_Side, _Side]], number: int) -> list[Run]:
+    return [run for side in sides for run in side[number].runs]
+
+
+def _different(old_texts: Iterable[str], new_texts: Iterable[str]) -> tuple[StackDifference, ...]:
+    """What differs between names and values, as JSON, of either side."""
+    old, new = list(map(json.loads, old_texts)), list(map(json.loads, new_texts))
+
     def known(side: Sequence[Mapping[str, str]], name: str) -> str:
-        return ", ".join(sorted({each[name] for each in side if name in each})) or "none"
+        return ", ".join(sorted({each[name] for each in side if name in each})) or NOTHING
 
     names = sorted({name for each in (*old, *new) for name in each})
     return tuple(

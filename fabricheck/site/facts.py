@@ -340,15 +340,11 @@ def _rails(nics: Sequence[FoundNic], notes: list[str]) -> tuple[FoundNic, ...]:
     if not kinds:
         return ()
     main = max(kinds.values(), key=total)
-    front = [
-        nic.name
-        for ports in kinds.values()
-        if 2 * len(ports) < len(main)
-        and (
-            max(nic.rate_gbps or 0.0 for nic in ports) < (main[0].rate_gbps or 0.0) or _DPU.search(ports[0].card or "")
-        )
-        for nic in ports
-    ]
+    front: list[str] = []
+    for ports in kinds.values():
+        is_slower = max(nic.rate_gbps or 0.0 for nic in ports) < (main[0].rate_gbps or 0.0)
+        if 2 * len(ports) < len(main) and (is_slower or _DPU.search(ports[0].card or "")):
+            front += [nic.name for nic in ports]
     if front:
         text = f"left out as front-end: a DPU, or slower than the {len(main)} others, and of another kind"
         notes.append(f"{few(front)}: {text}")

@@ -151,7 +151,10 @@ def _of_cables(cables: Mapping[tuple[str, str, str, float], int], ports: Sequenc
             both[min(near, far), max(near, far), technology, rate] += count
     for (near, far, technology, rate), count in both.items():
         links["", technology, rate, max(1, count // 2)].append((near, far))
-    switches = sorted({end for found in links.values() for pair in found for end in pair if ":" not in end})
+    ends: set[str] = set()
+    for joined in links.values():
+        ends.update(*joined)
+    switches = sorted(end for end in ends if ":" not in end)
     written = []
     for (nic, technology, rate, count), pairs in links.items():
         by_switch: dict[str, list[str]] = defaultdict(list)

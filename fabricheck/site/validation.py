@@ -30,7 +30,6 @@ from fabricheck.topology.model import Topology, load_topology, partition_files
 from fabricheck.topology.of_metric import TRANSPORTS, MeasuredSeries, expectation
 from fabricheck.units import parse_rate
 
-_MOST_SERVICE_LEVEL = 15  # four bits
 #: Features of environments that drive GPUs.
 GPU_APIS = frozenset({"cuda", "hip", "sycl"})
 
@@ -268,7 +267,7 @@ def environments_of(root: Path, system: str) -> dict[str, list[str]]:
 def _extras_problems(
     root: Path, settings: Path, partitions: Sequence[dict[str, object]], topologies: Mapping[str, Topology]
 ) -> Iterator[str]:
-    from fabricheck.tuning import ACCEPTED, load_profiles
+    from fabricheck.tuning import load_profiles
 
     profiles = {one.name for one in load_profiles(root / "config" / "tuning.yaml").profiles}
     for partition in partitions:
@@ -278,9 +277,6 @@ def _extras_problems(
         profile = extras.get("tuning_profile")
         if profile is not None and profile not in profiles:
             yield f"{where}: tuning_profile {profile!r} is not in {root / 'config' / 'tuning.yaml'}"
-        level = extras.get("service_level", 0)
-        if re.fullmatch(ACCEPTED["NCCL_IB_SL"], str(level)) is None or int(str(level)) > _MOST_SERVICE_LEVEL:
-            yield f"{where}: service_level {level!r} is not a service level of InfiniBand, 0 to {_MOST_SERVICE_LEVEL}"
         wrong = (*misplaced_keys(extras, "partition"), *effort_problems(extras))
         for problem in (*wrong, *unsupported_problems(extras.get("unsupported", {}))):
             yield f"{where}: {problem}"

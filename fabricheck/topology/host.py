@@ -30,7 +30,8 @@ def _neighbours(topology: Topology, name: str) -> tuple[str, ...]:
 
 def host_links(topology: Topology, gpus: Sequence[Gpu]) -> tuple[Link, ...]:
     """The links between these GPUs and CPUs."""
-    pairs = {frozenset(pair) for gpu in gpus for path in host_paths(topology, gpu) for pair in itertools.pairwise(path)}
+    paths = [path for gpu in gpus for path in host_paths(topology, gpu)]
+    pairs = {frozenset(pair) for path in paths for pair in itertools.pairwise(path)}
     return tuple(link for link in topology.links if frozenset(link.ends) in pairs)
 
 

@@ -55,7 +55,9 @@ def company_in_rounds(run: Run, topology: Topology) -> Callable[[Samples], Compa
 
     for samples in filter(in_round, run.samples):
         together.setdefault(round_of(samples), []).append(samples)
-    members = {rank for each in together.values() for one in each for rank in one.ranks}
+    members: set[int] = set()
+    for own in together.values():
+        members.update(*(samples.ranks for samples in own))
     drives = {rank: topology.gpu(gpus[rank]) for rank in sorted(members & gpus.keys())}
 
     def edges(samples: Samples) -> list[Edge]:

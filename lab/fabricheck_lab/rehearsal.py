@@ -128,12 +128,11 @@ def prolog(topology: Topology, cluster: str, libraries: Path) -> str:
     counts = () if topology.network is not None and topology.network.is_rail_only else (gpus_of_ports(topology), gpus)
     of_ranks = {len(each): [nic_of(topology, gpu) for gpu in each] for each in counts}
     nics_in_turn = itertools.cycle(topology.nics or [None])  # of GPUs that nobody associates with one
-    cases = "".join(
-        f'  {ranks}/{rank}) echo "export OMPI_MCA_btl_tcp_if_include={nic.name}" ;;\n'
-        for ranks, nics in of_ranks.items()
-        for rank, nic in enumerate(own or next(nics_in_turn) for own in nics)
-        if nic
-    )
+    cases = ""
+    for ranks, nics in of_ranks.items():
+        for rank, own in enumerate(nics):
+            if (nic := own or next(nics_in_turn)) is not None:
+                cases += f'  {ranks}/{rank}) echo "export OMPI_MCA_btl_tcp_if_include={nic.name}" ;;\n'
     every = ",".join(nic.name for nic in topology.nics) or "mgmt0"
     return (
         "#!/bin/sh\n"

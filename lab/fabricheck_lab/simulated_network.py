@@ -56,7 +56,7 @@ def fat_tree(nodes: int, leaves: int, spines: int, *, nics: int = 1, trunk_gbps:
         *(NetworkLink((port, leaf), "cable", 1, 100.0, "simulated") for port, leaf in ports.items()),
         *(NetworkLink(ends, "trunk", 1, trunk_gbps, "simulated") for ends in inner),
     )
-    switches = dict.fromkeys(end for ends in [*((leaf,) for leaf in ports.values()), *inner] for end in ends)
+    switches = dict.fromkeys([*ports.values(), *(end for ends in inner for end in ends)])
     return Network(names, tuple(ports), tuple(map(NetworkSwitch, switches)), links)
 
 

@@ -254,7 +254,8 @@ class Traffic {
   }
   void iterate() {
     if (verifies_) context_.shared.barrier();
-    if (work_ && verifies_) verifier_.stamp();
+    const bool all_bytes = full_checks_.draw();
+    if (work_ && verifies_) verifier_.stamp(all_bytes);
     if (work_) work_->rewind();
     context_.shared.barrier(wait_for_, notify_);
     context_.shared.advance();
@@ -262,7 +263,12 @@ class Traffic {
     const std::int64_t start = now_ns();
     work_->run(0);
     times_.add(now_ns() - start);
-    if (verifies_) verifier_.check_stamps();
+    if (verifies_) verifier_.check(all_bytes);
+    context_.shared.advance();
+  }
+  // Collective, after a window.
+  void share_out_checks() {
+    if (verifies_) full_checks_.share_out(verifier_.ns_of_all_bytes(), times_.quantile(0.5), context_.world);
     context_.shared.advance();
   }
   // Bytes that were wrong since the last call.
@@ -285,6 +291,7 @@ class Traffic {
   const Group* group_;
   const pattern::Ring one_slot_;
   Verifier verifier_;
+  FullChecks full_checks_;
   std::unique_ptr<Work> work_;
   std::vector<int> wait_for_;
   std::vector<int> notify_;
@@ -425,6 +432,7 @@ class BurnIn {
       copying.stop();
     }
     context_.shared.advance();
+    if (has(phase, Phase::traffic)) traffic_->share_out_checks();
     const std::int64_t wrong_bytes = has(phase, Phase::traffic) ? traffic_->wrong_bytes() : 0;
     Part mine{{summary_of(products_.times()), summary_of(traffic_), summary_of(copies_)}, 0, 0, wrong_bytes};
     Delays delays;

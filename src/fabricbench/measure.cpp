@@ -30,9 +30,6 @@ constexpr std::uint64_t kLeastUncached = std::uint64_t{64} << 10;
 // Iterations of a victim alone, then as many beside its aggressors, so that what drifts drifts in both.
 constexpr std::int64_t kTurn = 20;
 
-// Of the time of an iteration, what a look at every byte may add to it on average.
-constexpr double kShareOfChecks = 0.03;
-
 // What rank 0 decides after each batch.
 struct Decision {
   std::int64_t iterations;
@@ -78,6 +75,7 @@ class Loop {
   }
 
   std::vector<Record> all() {
+    fill();
     const std::int64_t warmup = warm_up();
     const std::int64_t start = now_ns();
     Decision next = decide_first();
@@ -122,17 +120,19 @@ class Loop {
   bool verifies() const { return options_.verify != Verify::off; }
 
   // Iterations in which nothing but the operation happens between the barriers.
-  void iterate(std::int64_t* times, std::int64_t count) {
+  void iterate(std::int64_t* times, std::int64_t count, bool keep) {
     for (std::int64_t i = 0; i < count; ++i) {
+      const bool last = keep && i + 1 == count;
+      const bool all_bytes = draw(last);
       if (verifies() && read_by_others_) context_.shared.barrier();
-      if (work_) stamp();
+      if (work_) renew(all_bytes);
       if (work_) count_verifying();
       make_ready();
       context_.shared.barrier(wait_for_, notify_);
       plant_hang();
       context_.shared.advance();
       if (work_) warms_ ? run_warm(times + 2 * i) : void(times[i] = timed_run());
-      if (work_) check(i + 1 == count);
+      if (work_) check(all_bytes, last);
       context_.shared.advance();
     }
     if (work_) count_verifying();
@@ -161,22 +161,23 @@ class Loop {
 
   // The same of victims, whose times are pairs: alone, and beside the aggressors, which go on through all iterations of
   // a turn. The times of an aggressor share out how long it took.
-  void take_turns(std::int64_t* times, std::int64_t count) {
+  void take_turns(std::int64_t* times, std::int64_t count, bool keep) {
     for (std::int64_t done = 0; done < count; done += kTurn) {
       const std::int64_t turn = std::min(kTurn, count - done);
       for (const int lane : {0, 1}) {
         std::int64_t* first = times + 2 * done + lane;
-        const bool last = lane == 1 && done + turn == count;
+        const bool last = keep && lane == 1 && done + turn == count;
         context_.shared.barrier();
         plant_hang();
         context_.shared.advance();
         if (contention_->is_victim()) {
           attend(first, turn, lane == 1, last);
         } else if (lane == 1) {
-          stamp();
+          const bool all_bytes = draw(last);
+          renew(all_bytes);
           const std::int64_t spent = contention_->attack(*work_);
           ended_ns_ = now_ns();
-          check(last);
+          check(all_bytes, last);
           count_verifying();
           for (std::int64_t i = 0; i < turn; ++i) first[2 * i] = spent / turn / calls_;
         }
@@ -188,11 +189,13 @@ class Loop {
   void attend(std::int64_t* times, std::int64_t count, bool beside, bool last) {
     if (beside) contention_->await_attack();
     for (std::int64_t i = 0; i < count; ++i) {
+      const bool is_last = last && i + 1 == count;
+      const bool all_bytes = draw(is_last);
       if (verifies()) contention_->meet();
-      stamp();
+      renew(all_bytes);
       contention_->begin();
       times[2 * i] = timed_run();
-      check(last && i + 1 == count);
+      check(all_bytes, is_last);
       count_verifying();
       context_.shared.advance();
     }
@@ -218,20 +221,13 @@ class Loop {
 
   void batch(std::int64_t count, bool keep) {
     local_.assign(static_cast<std::size_t>(count) * lanes_, 0);
-    const std::int64_t interval = options_.verify == Verify::every ? 1 : count;
     const std::int64_t start = now_ns();
     readying_ns_ = 0;
-    std::int64_t filled = start;
-    for (std::int64_t done = 0; done < count; done += interval) {
-      fill();
-      filled = now_ns();
-      if (contention_) {
-        take_turns(local_.data() + 2 * done, interval);
-      } else {
-        iterate(local_.data() + static_cast<std::int64_t>(lanes_) * done, interval);
-      }
+    if (contention_) {
+      take_turns(local_.data(), count, keep);
+    } else {
+      iterate(local_.data(), count, keep);
     }
-    if (options_.verify == Verify::batch && !keep) share_out_checks((now_ns() - filled - all_bytes_ns_) / count);
     if (contention_ && !keep) contention_->forget_attacks();
     if (verifies()) {
       wrong_ = 0;
@@ -259,46 +255,34 @@ class Loop {
     totals_.verify_ns += ended_ns_ - start;
   }
 
-  void stamp() {
+  // Whether every byte of the next iteration is looked at.
+  bool draw(bool last) { return full_checks_.draw() || last || options_.verify == Verify::every; }
+
+  void renew(bool all_bytes) {
     if (!verifies()) return;
-    for (const auto& verifier : verifiers_) verifier->stamp();
+    for (const auto& verifier : verifiers_) {
+      if (options_.verify == Verify::every) {
+        verifier->fill();
+      } else {
+        verifier->stamp(all_bytes);
+      }
+    }
   }
 
-  // Straight after the clock, so that what was said to be done before it was is seen. Which iterations are looked at in
-  // every byte has no period, so that a fault which has one does not escape.
-  void check(bool last) {
+  // Straight after the clock, so that what was said to be done before it was is seen.
+  void check(bool all_bytes, bool last) {
     if (!verifies()) return;
     if (options_.injected == "wrong-byte" && injected_here() && last) verifiers_.back()->plant_wrong_byte();
-    drawn_ = pattern::mix(drawn_);
-    const bool all = last || drawn_ % static_cast<std::uint64_t>(all_bytes_each_) == 0;
-    // Of a batch alone: to wait for the device after each iteration would make --verify=every slower.
-    const bool timed = last && options_.verify == Verify::batch;
-    const std::int64_t start = timed ? now_ns() : 0;
-    for (const auto& verifier : verifiers_) {
-      if (all) {
-        verifier->check_all(last);
-      } else {
-        verifier->check_stamps();
-      }
-      if (timed) verifier->wrong_bytes();
-    }
-    if (timed) all_bytes_ns_ = now_ns() - start;
+    for (const auto& verifier : verifiers_) verifier->check(all_bytes);
   }
 
-  // In one of how many iterations every byte is looked at: what that takes longer than the stamps, as the last check
-  // did, may add kShareOfChecks to an iteration of `iteration_ns`.
   void share_out_checks(std::int64_t iteration_ns) {
     const std::int64_t start = now_ns();
-    for (const auto& verifier : verifiers_) {
-      verifier->check_stamps();
-      verifier->wrong_bytes();
-    }
-    const std::int64_t longer = all_bytes_ns_ - (now_ns() - start);
-    const double affordable_ns = kShareOfChecks * static_cast<double>(std::max<std::int64_t>(iteration_ns, 1));
-    all_bytes_each_ = 1 + std::max<std::int64_t>(0, std::llround(static_cast<double>(longer) / affordable_ns));
-    mpi_check(MPI_Allreduce(MPI_IN_PLACE, &all_bytes_each_, 1, MPI_INT64_T, MPI_MAX, context_.world.all),
-              "MPI_Allreduce");
+    std::int64_t longer = 0;
+    for (const auto& verifier : verifiers_) longer += verifier->ns_of_all_bytes();
+    full_checks_.share_out(longer, iteration_ns, context_.world);
     context_.shared.advance();
+    totals_.verify_ns += now_ns() - start;
   }
 
   // What passed since the operation ended; a clock read before each check and stamp would cost as much as they do.
@@ -356,20 +340,27 @@ class Loop {
     ring_.operations = static_cast<std::uint64_t>(calls);
   }
 
+  void warm(std::int64_t count) {
+    const std::int64_t start = now_ns();
+    batch(count, false);
+    if (options_.verify == Verify::batch) share_out_checks((now_ns() - start) / count);
+  }
+
   // The first iteration makes connections, the second says how long one takes, and so how long a train is.
   std::int64_t warm_up() {
     const bool shortens = options_.train > 0 && options_.warmup > 1 && !options_.fixed_iterations;
     if (shortens) have_calls(kProbedTrain);
     std::int64_t done = 0;
-    for (; done < std::min<std::int64_t>(options_.warmup, 2); ++done) batch(1, false);
+    for (; done < std::min<std::int64_t>(options_.warmup, 2); ++done) warm(1);
     if (shortens) {
       have_calls(from_root(affordable_train(options_.budget_s / kFewestIterations, call_ns_, options_.train)));
       typical_ns_ += (calls_ - kProbedTrain) * call_ns_;
+      fill();
     }
     std::int64_t more = options_.warmup - done;
     if (!options_.fixed_iterations) more = std::min(more, affordable(kWarmupShare * options_.budget_s));
     more = from_root(more);
-    if (more > 0) batch(more, false);
+    if (more > 0) warm(more);
     return done + more;
   }
 
@@ -451,10 +442,15 @@ class Loop {
         if (lane == 1)
           result.back().aggressor = {measurement_.aggressor->ranks, measurement_.aggressor_bytes, repetitions};
         if (warms_) result.back().cold_ns = std::move(times_[g * lanes_ + 1]);
-        if (verifies()) result.back().verified_after = verifiers_.front()->iterations_of_all_bytes();
+        if (verifies()) result.back().verified_after = verified_after(result.back().times_ns.size());
       }
     }
     return result;
+  }
+
+  std::uint64_t verified_after(std::size_t iterations) const {
+    if (options_.verify == Verify::every || context_.in_place()) return 1;
+    return std::min<std::uint64_t>(static_cast<std::uint64_t>(full_checks_.each()), iterations);
   }
 
   bool injected_here() const {
@@ -489,9 +485,7 @@ class Loop {
   std::vector<std::int64_t> local_;
   std::vector<std::vector<std::int64_t>> times_;
   std::int64_t typical_ns_ = 0;  // of an iteration of the last batch; on rank 0
-  std::int64_t all_bytes_each_ = std::numeric_limits<std::int64_t>::max();  // so many iterations, and after a batch
-  std::int64_t all_bytes_ns_ = 0;                                           // of the last look at all of them
-  std::uint64_t drawn_ = 0;
+  FullChecks full_checks_;
   std::int64_t call_ns_ = 0;  // of one operation of it; on rank 0
   std::int64_t readying_ns_ = 0;
   std::int64_t ended_ns_ = 0;  // when the operation before did, or what was verified since

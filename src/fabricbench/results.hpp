@@ -38,7 +38,7 @@ struct Record {
   double rank_error = 0;    // of these
   std::optional<Aggressor> aggressor;
   std::vector<std::int64_t> cold_ns = {};  // of the same iterations; of ping-pongs that are timed warm
-  std::uint64_t verified_after = 0;        // iterations in which each byte had to be new once; 0: not verified
+  std::uint64_t verified_after = 0;        // every byte had to arrive in one of so many iterations; 0: not verified
 };
 
 // The same with order statistics in place of its times.

@@ -1,13 +1,18 @@
 #include "fabricbench/verify.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "fabricbench/device/content.hpp"
+#include "fabricbench/environment.hpp"
 
 namespace fabricbench {
 namespace {
+
+// Of the time of an iteration, what looks at every byte may add to it on average.
+constexpr double kShareOfFullChecks = 0.03;
 
 // What arrives at this rank: by whom it was sent and from where, whoever passed it on.
 std::vector<Transfer> received_transfers(const Group& group, int rank) {
@@ -88,8 +93,6 @@ Verifier::Verifier(const Context& context, const Measurement& measurement, const
       moment_{0, 0, stride_of(group)},
       ring_(ring),
       slots_(ring.slots),
-      // In place all is new in each iteration, and of a read the stamps are all that is kept.
-      lines_(context.in_place() || stamps_alone_ ? 1 : pattern::lines_of(moment_.stride)),
       sent_(sent_stretch(context.send.data(), group, context.world.rank, Place::device, rank_)),
       sent_on_host_(sent_stretch(context.host_send.data(), group, context.world.rank, Place::host, rank_)),
       received_(received_stretches(context, measurement, group, Place::device, ring)),
@@ -107,15 +110,15 @@ Verifier::Verifier(const Context& context, const Measurement& measurement, const
 void Verifier::fill() {
   moment_.filled = ++moment_.stamped;
   // In place what is sent lies where the result is to be.
-  for (std::size_t i = 0; i < in_use(received_); ++i) make_wrong(received_[i], false);
-  for (std::size_t i = 0; i < in_use(received_on_host_); ++i) make_wrong(received_on_host_[i], true);
+  make_received_wrong();
   write(false);
   context_.stream.synchronize();
 }
 
-void Verifier::stamp() {
+void Verifier::stamp(bool all_bytes) {
   if (context_.in_place()) return fill();
   ++moment_.stamped;
+  if (all_bytes) make_received_wrong();
   write(true);
   // Nothing arrives where a check is still reading.
   context_.stream.synchronize();
@@ -132,30 +135,34 @@ pattern::Stretch Verifier::sent(pattern::Stretch of_a_slot) const {
   return of_a_slot;
 }
 
-pattern::Check Verifier::check_of(const pattern::Stretch* stretches, std::size_t number, bool stamps_only,
-                                  bool last) const {
-  pattern::Check check{stretches, number, moment_, summands_, stamps_only ? 1U : 0U};
-  if (context_.in_place() || stamps_alone_) return check;
-  check.line = line(moment_.stamped);
-  if (!last) check.next_line = line(moment_.stamped + 1);
-  return check;
-}
-
-void Verifier::check_stamps() { check(true, false); }
-void Verifier::check_all(bool last) { check(stamps_alone_, last); }
-
-void Verifier::check(bool stamps_only, bool last) {
+void Verifier::check(bool all_bytes) {
+  const bool stamps_only = stamps_alone_ || !all_bytes;
+  const auto check_of = [&](const pattern::Stretch* stretches, std::size_t number) {
+    return pattern::Check{stretches, number, moment_, summands_, stamps_only ? 1U : 0U};
+  };
   std::uint64_t most_words = 0;
   for (std::size_t i = 0; i < received_.size() / slots_; ++i)
     most_words = std::max(most_words, words_of(received_[i], moment_.stride, stamps_only).count());
   if (!received_.empty()) {
     const auto* stretches = reinterpret_cast<const pattern::Stretch*>(table_.data());
-    context_.stream.count_wrong(check_of(stretches, in_use(received_), stamps_only, last), most_words,
+    context_.stream.count_wrong(check_of(stretches, in_use(received_)), most_words,
                                 reinterpret_cast<std::uint64_t*>(total_.data()));
   }
   // Where the data have to be, so that a processor sees what a device wrote into host memory.
-  wrong_on_host_ +=
-      device::count_wrong_on_host(check_of(received_on_host_.data(), in_use(received_on_host_), stamps_only, last));
+  wrong_on_host_ += device::count_wrong_on_host(check_of(received_on_host_.data(), in_use(received_on_host_)));
+}
+
+std::int64_t Verifier::ns_of_all_bytes() {
+  if (received_.empty() && received_on_host_.empty()) return 0;
+  context_.stream.synchronize();
+  const std::int64_t start = now_ns();
+  check(false);
+  context_.stream.synchronize();
+  const std::int64_t end_of_stamps = now_ns();
+  check(true);
+  if (!context_.in_place()) make_received_wrong();
+  context_.stream.synchronize();
+  return now_ns() - end_of_stamps - (end_of_stamps - start);
 }
 
 std::uint64_t Verifier::wrong_bytes() {
@@ -174,6 +181,11 @@ void Verifier::plant_wrong_byte() {
   context_.stream.synchronize();
 }
 
+void Verifier::make_received_wrong() {
+  for (std::size_t i = 0; i < in_use(received_); ++i) make_wrong(received_[i], false);
+  for (std::size_t i = 0; i < in_use(received_on_host_); ++i) make_wrong(received_on_host_[i], true);
+}
+
 void Verifier::make_wrong(const pattern::Stretch& received, bool on_host) {
   // No word has all bits set, nor a sum of small whole numbers. A short message shall differ in every byte.
   if (summands_.ranks > 0 || received.bytes >= pattern::kLongestStride) {
@@ -190,6 +202,17 @@ void Verifier::make_wrong(const pattern::Stretch& received, bool on_host) {
   } else {
     context_.stream.fill(received, sent, content_, true, false);
   }
+}
+
+bool FullChecks::draw() {
+  drawn_ = pattern::mix(drawn_);
+  return drawn_ % static_cast<std::uint64_t>(each_) == 0;
+}
+
+void FullChecks::share_out(std::int64_t longer_ns, std::int64_t iteration_ns, const World& world) {
+  const double affordable_ns = kShareOfFullChecks * static_cast<double>(std::max<std::int64_t>(iteration_ns, 1));
+  each_ = std::max<std::int64_t>(1, std::llround(static_cast<double>(longer_ns) / affordable_ns));
+  mpi_check(MPI_Allreduce(MPI_IN_PLACE, &each_, 1, MPI_INT64_T, MPI_MAX, world.all), "MPI_Allreduce");
 }
 
 }  // namespace fabricbench

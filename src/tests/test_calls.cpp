@@ -48,6 +48,8 @@ int MPI_Waitall(int, MPI_Request*, MPI_Status*) {
   calls.most_outstanding = std::max(calls.most_outstanding, std::exchange(calls.outstanding, 0));
   return MPI_SUCCESS;
 }
+// Of one rank.
+int MPI_Allreduce(const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm) { return MPI_SUCCESS; }
 int MPI_Send(const void*, int count, MPI_Datatype, int, int, MPI_Comm) { return whole_message(count); }
 int MPI_Recv(void*, int count, MPI_Datatype, int, int, MPI_Comm, MPI_Status*) { return whole_message(count); }
 }
@@ -55,6 +57,7 @@ int MPI_Recv(void*, int count, MPI_Datatype, int, int, MPI_Comm, MPI_Status*) { 
 namespace fabricbench {
 
 void mpi_check(int, const char*) {}
+std::int64_t now_ns() { return 0; }
 World::World() = default;
 Members::Members(const World&, const std::vector<int>&) : communicator(MPI_COMM_NULL), rank(0), size(1), all(true) {}
 Members::~Members() = default;
@@ -140,8 +143,8 @@ Calls calls_of_checks(int ranks) {
   verifier.fill();
   calls = {};
   for (int i = 0; i < 10; ++i) {
-    verifier.stamp();
-    i < 9 ? verifier.check_stamps() : verifier.check_all(true);
+    verifier.stamp(i == 9);
+    verifier.check(i == 9);
   }
   const Calls counted = calls;
   // Of an alltoall that did not happen.
@@ -172,9 +175,9 @@ std::uint64_t wrong_in_place(Operation operation, int ranks, std::uint64_t bytes
   Verifier verifier(context, measurement, &group, kOneSlot);
   verifier.fill();
   // The result of the iteration before, as it would be taken for that of the next one.
-  verifier.stamp();
-  verifier.stamp();
-  verifier.check_all(true);
+  verifier.stamp(false);
+  verifier.stamp(false);
+  verifier.check(true);
   return verifier.wrong_bytes();
 }
 
@@ -204,14 +207,14 @@ TEST(of_a_read_the_stamps_that_arrived_show_whether_it_happened) {
   for (const std::uint64_t stamps : {std::uint64_t{4}, std::uint64_t{3}}) {
     Verifier verifier(context, measurement, &group, kOneSlot);
     verifier.fill();
-    verifier.stamp();
+    verifier.stamp(true);
     bring_stamps(context, stamps);
-    verifier.check_all(true);
+    verifier.check(true);
     CHECK_EQUAL(verifier.wrong_bytes() > 0, stamps < 4);
   }
 }
 
-TEST(a_look_at_every_byte_between_iterations_leaves_the_next_line_to_come) {
+TEST(where_every_byte_is_looked_at_every_byte_has_to_arrive) {
   const std::uint64_t bytes = 4 * pattern::kLongestStride;
   Rank rank(1, bytes);
   const Context context = rank.context();
@@ -221,16 +224,40 @@ TEST(a_look_at_every_byte_between_iterations_leaves_the_next_line_to_come) {
   Verifier verifier(context, measurement, &group, kOneSlot);
   verifier.fill();
   for (int i = 0; i < 20; ++i) {
-    verifier.stamp();
+    verifier.stamp(i % 3 == 0);
     std::memcpy(context.receive.data(), context.send.data(), bytes);
-    verifier.check_all(false);
+    verifier.check(i % 3 == 0);
   }
+  verifier.ns_of_all_bytes();
   CHECK_EQUAL(verifier.wrong_bytes(), 0u);
   // Of the next iteration the stamps alone arrive.
-  verifier.stamp();
+  verifier.stamp(true);
   bring_stamps(context, bytes / pattern::kLongestStride);
-  verifier.check_stamps();
-  CHECK(verifier.wrong_bytes() >= bytes / pattern::kLongestStride * 56);
+  verifier.check(true);
+  // One byte of 256 is as it was spoilt.
+  CHECK(verifier.wrong_bytes() > bytes / 100 * 99);
+}
+
+TEST(every_byte_is_looked_at_as_often_as_it_may_take_and_without_a_period) {
+  const Rank rank(1, 8);
+  FullChecks checks;
+  int before = 0;
+  for (int i = 0; i < 10000; ++i) before += checks.draw() ? 1 : 0;
+  CHECK_EQUAL(before, 0);
+  // A look takes as long as 1.5 iterations.
+  checks.share_out(1500, 1000, rank.world);
+  CHECK_EQUAL(checks.each(), 50);
+  std::vector<int> drawn;
+  for (int i = 0; i < 10000; ++i) {
+    if (checks.draw()) drawn.push_back(i);
+  }
+  CHECK(drawn.size() > 140 && drawn.size() < 260);
+  // A fault that comes each `period`th time is seen.
+  for (int period = 2; period <= 20; ++period) {
+    int seen = 0;
+    for (const int i : drawn) seen += i % period == 0 ? 1 : 0;
+    CHECK(seen > 0);
+  }
 }
 
 TEST(a_window_has_all_its_messages_outstanding_before_it_waits) {

@@ -106,27 +106,6 @@ TEST(each_operation_has_a_slot_of_its_own_in_some_turn) {
   }
 }
 
-// What arrives are the stamps alone: each other byte is found within as many iterations as there are lines.
-TEST(each_byte_that_stays_as_it_was_is_found_in_some_iteration) {
-  for (const std::size_t bytes : {8u, 24u, 100u, 1003u, 20000u}) {
-    const std::uint64_t stride = pattern::stride_for(bytes);
-    const std::uint64_t lines = pattern::lines_of(stride);
-    std::vector<unsigned char> data(bytes);
-    const pattern::Stretch stretch{data.data(), bytes, 16, 42};
-    device::fill_on_host(stretch, pattern::of(42, {1, 1, stride}), device::Content::bytes, false, false);
-    std::uint64_t wrong = 0;
-    for (std::uint64_t iteration = 1; iteration <= lines + 1; ++iteration) {
-      device::fill_on_host(stretch, pattern::of(42, {1, iteration, stride}), device::Content::bytes, false, true);
-      const pattern::Moment moment{1, iteration, stride};
-      wrong += device::count_wrong_on_host({&stretch, 1, moment, {}, 1, iteration % lines, (iteration + 1) % lines});
-    }
-    std::uint64_t stamps = 0;
-    for (std::uint64_t i = 0; i < bytes; ++i) stamps += (16 + i) % stride < 8 ? 1U : 0U;
-    // One byte of 256 is as it was spoilt.
-    CHECK(wrong <= bytes - stamps && wrong + bytes / 64 + 2 >= bytes - stamps);
-  }
-}
-
 // Added up as a device does it, with each partial sum rounded to the type.
 TEST(sums_are_exact_in_every_type_for_any_number_of_ranks) {
   const pattern::Moment moment{1, 2, 16};

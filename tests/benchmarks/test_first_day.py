@@ -47,10 +47,8 @@ def test_recorded_healthy_runs_have_no_finding(recorded: Sessions) -> None:
     some = dict(list(recorded.items())[: effort(len(recorded))])
     others = [acceptances(archive) for archive in ACCEPTANCES]
     found = [judged(JUDGE, runs) for sessions in (some, *others) for runs in sessions.values()]
-    bad = [
-        one.reason for each in found for run in each.runs for one in run.judgements if one.verdict is not Verdict.PASS
-    ]
-    assert bad == []
+    every = [run for each in found for run in each.runs]
+    assert [one.reason for run in every for one in run.judgements if one.verdict is not Verdict.PASS] == []
     assert [each.problems for each in found if each.problems] == []
 
 

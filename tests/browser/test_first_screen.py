@@ -17,9 +17,11 @@ from playwright.sync_api import Page
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
+from fabricheck.report.lines import plain
 from tests.support.browsers import Open, Shown
 from tests.support.findings import bad_finding
 from tests.support.nodes import node
+from tests.support.pages import cards_of
 from tests.support.synthetic import pair_run
 
 pytestmark = pytest.mark.browser
@@ -48,27 +50,11 @@ def slow(*pairs: tuple[int, int]) -> RunJudgement:
 
 NIC = "nid002:nic0 loses 50% (50% to 51%) in 6 pairs (p = 8e-27); check link state and cables there"
 MISSING = "out/result.jsonl: nid003 (rank 2) did not report before the others timed out: hung, killed or down"
-FAULTS: dict[str, tuple[RunJudgement, tuple[Finding, ...], tuple[str, ...]]] = {
-    "gpu": (
-        slow(*(pair for pair in PAIRS if 2 in pair)),
-        (),
-        ("FAIL", "nid001 GPU 2 (bus 0000:02:00.0)", "% of their peers", "nvidia-smi nvlink -e -i 0000:02:00.0"),
-    ),
-    "link": (
-        slow((1, 3), (3, 1)),
-        (),
-        ("FAIL", "nid001 GPU 1 ↔ GPU 3", "% of their peers", "fabricheck run --system alps --name PeerCopies"),
-    ),
-    "nic": (
-        slow(),
-        (bad_finding(Verdict.FAIL, NIC, "nid002:nic0"),),
-        ("FAIL", "nid002 NIC nic0", "loses 50%", "ethtool -S nic0"),
-    ),
-    "library": (
-        slow(*PAIRS),
-        (),
-        ("FAIL", "All peers are equally slow", "all 12 measurements in 1 run", "fabricheck watch"),
-    ),
+FAULTS: dict[str, tuple[RunJudgement, tuple[Finding, ...]]] = {
+    "gpu": (slow(*(pair for pair in PAIRS if 2 in pair)), ()),
+    "link": (slow((1, 3), (3, 1)), ()),
+    "nic": (slow(), (bad_finding(Verdict.FAIL, NIC, "nid002:nic0"),)),
+    "library": (slow(*PAIRS), ()),
     "node missing": (
         replace(
             pair_run(problems=[bad_finding(Verdict.INCOMPLETE, MISSING, code="node-did-not-report")]),
@@ -76,18 +62,18 @@ FAULTS: dict[str, tuple[RunJudgement, tuple[Finding, ...], tuple[str, ...]]] = {
             nodes=4,
         ),
         (),
-        ("INCOMPLETE", "nid003 (rank 2) did not report", "inside of 0 of 4 nodes", "sinfo -R"),
     ),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_first_screen_says_what_is_broken_where_and_what_next(open_page: Open, fault: str) -> None:
-    run, problems, words = FAULTS[fault]
+    run, problems = FAULTS[fault]
+    (card,) = cards_of([replace(run, topology=STAR)], problems, system="alps")
     shown, viewport = Shown(STAR, problems=problems, system="alps"), {"width": 1440, "height": 900}
-    text = open_page([run], shown=shown, viewport=viewport).page.evaluate(VISIBLE)
-    for each in words:
-        assert each in text
+    text = open_page([run], shown=shown, viewport=viewport).page.evaluate(VISIBLE).replace(" ", "")
+    for words in (card.verdict.value, card.part, card.loss, *map(plain, card.next_)):
+        assert words.replace(" ", "") in text
 
 
 def test_the_first_screen_of_a_good_session_has_its_numbers_and_its_map(open_page: Open) -> None:

@@ -72,20 +72,29 @@ def test_the_folder_of_a_run(suite: Path, capsys: pytest.CaptureFixture[str]) ->
     assert len(error.splitlines()) == 1
 
 
+def named_file(
+    folder: Path, night: int, number: int = 0, case: str = "PingPong,%transport=mpi,@local:gpu+openmpi"
+) -> Path:
+    return result_file(folder, night, number, change=lambda lines: lines[0].update(case=case))
+
+
 def test_result_files(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = [result_file(suite, 0, number) for number in range(2)]
-    assert run("store", "import", *files) == 2
-    assert "--system, --test" in capsys.readouterr().err
-    options = ("--system", "local", "--test", "PingPong %transport=mpi", "--partition", "gpu", "--tag", "by hand")
-    assert run("store", "import", *files, *options) == 0
+    """They name their tests; one that does not is none of the history."""
+    files = [named_file(suite, 0, number) for number in range(2)]
+    assert run("store", "import", *files) == 0
     found = history(suite / "output" / "store", system="local")
     assert found["session"].n_unique() == 1 and found["run_id"].n_unique() == 2
     assert found.select("partition", "environment", "test").unique().rows() == [
-        ("gpu", "unknown", "PingPong %transport=mpi")
+        ("gpu", "openmpi", "PingPong %transport=mpi")
     ]
-    assert run("store", "import", *reversed(files), *options) == 2
-    assert "is stored already" in capsys.readouterr().err
-    assert run("store", "import", CUDA, "--system", "hgx-h200", "--test", "PingPong") == 0
+    capsys.readouterr()
+    for words, told in (
+        (reversed(files), "is stored already"),
+        ((*files, "--system", "alps"), "is a run of local instead of alps"),
+        ((CUDA,), "does not name its test"),
+    ):
+        assert run("store", "import", *words) == 2
+        assert told in capsys.readouterr().err
 
 
 def test_values_of_a_part_go_into_its_file_among_the_parts(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,28 +139,22 @@ def test_import_of_what_is_none(suite: Path, capsys: pytest.CaptureFixture[str])
     assert run("store", "import", folder) == 2
     assert "reframe.json: cannot be read" in capsys.readouterr().err
     (suite / "no.jsonl").write_text("nothing")
-    assert run("store", "import", suite / "no.jsonl", "--system", "local", "--test", "T") == 2
+    assert run("store", "import", suite / "no.jsonl") == 2
     assert "has no valid header" in capsys.readouterr().err
-    assert run("store", "import", CUDA, "--system", "local", "--test", "T") == 2
-    assert (
-        "was measured on NVIDIA H200, and local has no GPUs: give its system with --system" in capsys.readouterr().err
-    )
     assert not (suite / "output" / "store").exists()
 
 
-@pytest.mark.parametrize("option", ["--test", "--partition", "--environment", "--tag", "--key"])
-def test_names_that_are_no_text_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
-    options = ["--system", "local", "--test", "T", option, "a=\udcff" if option == "--key" else "a\udcff"]
-    assert run("store", "import", result_file(suite, 0), *options) == 2
-    assert "is not plain text" in capsys.readouterr().err
+@pytest.mark.parametrize("case", ["T\0,@local:gpu+gnu", "T,@local:g\npu+gnu", "@local:gpu+gnu", "T,@local:gpu", "T"])
+def test_a_name_that_is_none_of_a_test_is_one_line(suite: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    assert run("store", "import", named_file(suite, 0, case=case)) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_import_into_a_damaged_store_stores_and_says_so(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--system", "local", "--test", "PingPong")
-    assert run("store", "import", result_file(suite, 0), *options) == 0
+    assert run("store", "import", named_file(suite, 0)) == 0
     (entry,) = (suite / "output" / "store" / "local").iterdir()
     (entry / "session.json").write_text("{}")
-    assert run("store", "import", result_file(suite, 1), *options) == 1
+    assert run("store", "import", named_file(suite, 1)) == 1
     assert "fabricheck: the store is damaged: " in capsys.readouterr().err
     assert len(list((suite / "output" / "store" / "local").iterdir())) == 2
 
@@ -162,9 +165,8 @@ def test_import_into_a_damaged_store_stores_and_says_so(suite: Path, capsys: pyt
 def test_a_link_to_nowhere_in_a_store(suite: Path, capsys: pytest.CaptureFixture[str], place: str) -> None:
     """Beside a store's files, or in place of one: each command says what is wrong or does without, and removes none."""
     store = suite / "output" / "store"
-    options = ("--system", "local", "--test", "PingPong")
     for night in range(2):
-        assert run("store", "import", result_file(suite, night), *options) == 0
+        assert run("store", "import", named_file(suite, night)) == 0
     first = sorted((store / "local").iterdir())[0]
     link = store / place.replace("ENTRY", first.name)
     if place.endswith("ENTRY"):
@@ -182,7 +184,7 @@ def test_a_link_to_nowhere_in_a_store(suite: Path, capsys: pytest.CaptureFixture
         ("watch", "--system", "local"),
         ("calibrate", "--system", "local"),
         ("compare", "0", "1"),
-        ("store", "import", result_file(suite, 2), *options),
+        ("store", "import", named_file(suite, 2)),
     ):
         status = run(*words)
         said = capsys.readouterr()

@@ -146,12 +146,10 @@ def test_a_session_claims_what_its_measurements_crossed_and_no_more(seed: int) -
             name = seen.component.key
             assert (seen.inside, seen.between) == (name in truth.inside, name in truth.between), name
     assert coverage.pairs == len(truth.pairs)
-    links = [f"gpu{a}-gpu{b}" for a, b in combinations(range(gpus), 2)] + [f"cpu0-gpu{a}" for a in range(gpus)]
-    whole = {
-        node
-        for node in truth.inside & set(system.names)
-        if {f"{node}:{part}" for part in (*links, *(f"gpu{a}" for a in range(gpus)))} <= truth.inside
-    }
+    parts = [f"gpu{a}-gpu{b}" for a, b in combinations(range(gpus), 2)]
+    parts += [f"{kind}{a}" for kind in ("cpu0-gpu", "gpu") for a in range(gpus)]
+    nodes = truth.inside & set(system.names)
+    whole = {node for node in nodes if {f"{node}:{part}" for part in parts} <= truth.inside}
     assert set(coverage.inside) == whole
     assert set(coverage.between) == truth.between & set(system.names)
 

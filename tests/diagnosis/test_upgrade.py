@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fabricheck.diagnosis.upgrade import Answer, Changes, UpgradeChange, changes_of, rounds_needed
+from fabricheck.diagnosis.upgrade import Answer, Changes, UpgradeChange, change_of, changes_of, rounds_needed
+from fabricheck.errors import UserError
 from fabricheck.records.run import Run, Samples
 from tests.support.effort import effort
 from tests.support.made_runs import made_ranks
@@ -117,6 +118,36 @@ def test_small_and_large_messages_are_two_classes() -> None:
         ("goodput", Answer.SAME),
     ]
     assert found.metrics[0].test == "T0"
+
+
+def made(times: Sequence[float], size: int = 8, ranks: tuple[int, ...] = (0, 1)) -> Run:
+    run = run_of(1e-6, size)
+    samples = replace(run.samples[0], ranks=ranks, times_ns=np.array(times, dtype=np.int64))
+    return replace(run, samples=(samples,))
+
+
+def test_the_tail_is_compared_by_itself() -> None:
+    calm, noisy = [1e6] * 90 + [1.1e6] * 10, [1e6] * 90 + [9e6] * 10
+    rounds = {"T": [(made([time + k for time in noisy]), made(calm)) for k in range(8)]}
+    answers = [
+        changes_of(rounds, smallest_effect=0.02, margin=0.05, percentile=percentile).answer for percentile in (50, 99)
+    ]
+    assert answers == [Answer.SAME, Answer.BETTER]
+
+
+def test_a_loss_of_one_pair_of_two_is_half_of_the_logarithm() -> None:
+    one, other = made([1e6] * 9), made([1e6] * 9, ranks=(1, 0))
+    slow = made([2e6] * 9, ranks=(1, 0))
+    both, lost = (replace(one, samples=(*one.samples, *each.samples)) for each in (other, slow))
+    (change,) = changes_of({"T": [(both, lost)] * 4}, smallest_effect=0.02, margin=0.05).metrics
+    assert change.gain == pytest.approx(math.sqrt(0.5))
+    assert change_of(change.gain, change.quantity) == pytest.approx(math.sqrt(2) - 1)  # of a latency
+
+
+@pytest.mark.parametrize("other", [made([1e6] * 9, ranks=(1, 0)), made([1e6] * 9, size=16), made([0] * 9)])
+def test_sides_of_different_measurements_are_refused(other: Run) -> None:
+    with pytest.raises(UserError):
+        changes_of({"T": [(made([1e6] * 9), other)] * 4}, smallest_effect=0.02, margin=0.05)
 
 
 def test_nothing_compared_says_nothing() -> None:

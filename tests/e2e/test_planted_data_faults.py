@@ -104,7 +104,7 @@ def test_what_a_library_harms_is_wrong_and_what_it_does_not_is_right(faulty: Fau
 def test_of_small_messages_with_one_wrong_bit_many_are_seen_without_verifying_every_one(
     faulty: Faulty, which: str
 ) -> None:
-    """Stamps and lines are 3% of 4 KiB."""
+    """A stamp is 8 bytes of 4 KiB; in some iterations every byte is looked at."""
     status, wrong, _, harmed = faulty(f"bit:{which}:20:0:1000", "--operations=pingpong --sizes=4KiB --iterations=2000")
     assert (status, wrong > harmed / 10) == (5, True)
 

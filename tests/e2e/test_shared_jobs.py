@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,6 +163,23 @@ def test_an_environment_without_a_test_is_not_built(tmp_path: Path) -> None:
     assert (builds, done.judged) == ([], {})
 
 
+def upgrade(folder: Path, *words: str) -> tuple[int, dict[str, Any], Path]:
+    """Exit status, JSON and folder of a comparison of two rounds."""
+    quick = of_test("SmokeLibraries", budget=0.01, least_iterations=10, node_state="no")
+    places = (f"--built={folder / 'built'}", f"--output={folder / 'output'}")
+    asked = ("upgrade", *words, "--rounds=2", "--name=^SmokeLibraries", "--json")
+    done = subprocess.run(
+        [sys.executable, "-m", "fabricheck", *asked, *places, "--", *quick],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    (run,) = (folder / "output" / "upgrades" / "runs").iterdir()
+    return done.returncode, json.loads(done.stdout), run
+
+
 def test_an_upgrade_is_interleaved_in_one_job_and_names_what_does_not_run(tmp_path: Path) -> None:
     for name in ("openmpi", "mpich"):
         (tmp_path / "built" / name).mkdir(parents=True)
@@ -169,21 +187,23 @@ def test_an_upgrade_is_interleaved_in_one_job_and_names_what_does_not_run(tmp_pa
     broken = tmp_path / "built" / "mpich" / "fabricbench"
     broken.write_text('#!/bin/sh\n[ "$1" = --version ] || exit 3\n')
     broken.chmod(0o755)
-    words = ("upgrade", "openmpi", "MPICH", "--rounds=2", "--name=^SmokeLibraries", "--json")
-    quick = of_test("SmokeLibraries", budget=0.01, least_iterations=10, node_state="no")
-    places = (f"--built={tmp_path / 'built'}", f"--output={tmp_path / 'output'}")
-    done = subprocess.run(
-        [sys.executable, "-m", "fabricheck", *words, *places, "--", *quick],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
-    found = json.loads(done.stdout)
-    assert (done.returncode, found["exit_status"], len(found["failures"]), found["left_out"]) == (1, 1, 1, [])
-    (folder,) = (tmp_path / "output" / "upgrades" / "runs").iterdir()
+    status, told, folder = upgrade(tmp_path, "openmpi", "MPICH")
+    assert (status, told["exit_status"], len(told["failures"]), told["left_out"]) == (1, 1, 1, [])
     lists = [file.read_text() for file in sorted(folder.glob("stage/*/*/*/shared-job-1/launch-*/plans-*"))]
     assert ["/openmpi/" in each for each in lists] == [True, False, False, True]
     settings = [json.loads(file.read_text().splitlines()[-1])["settings"] for file in folder.rglob(RESULT)]
     assert settings and all(each["OMPI_MCA_mpi_yield_when_idle"] in ("true", "false") for each in settings)
+
+
+def test_a_variable_is_tried_beside_the_sites_own_tuning(tmp_path: Path) -> None:
+    (tmp_path / "built" / "openmpi").mkdir(parents=True)
+    shutil.copy(built("openmpi").program, tmp_path / "built" / "openmpi")
+    _, told, folder = upgrade(tmp_path, "openmpi", "MPICH_GPU_IPC_THRESHOLD=1")
+    assert [(each["name"], each["old"], each["new"]) for each in told["variables"]] == [
+        ("MPICH_GPU_IPC_THRESHOLD", "none", "1")
+    ]
+    assert (told["failures"], told["left_out"], told["rounds"]) == ([], [], 2)
+    headers = {file: json.loads(file.read_text().splitlines()[0]) for file in folder.rglob(RESULT)}
+    in_effect = {file: header["environment"].get("MPICH_GPU_IPC_THRESHOLD") for file, header in headers.items()}
+    assert {value for file, value in in_effect.items() if "/openmpi/" in str(file)} == {None}
+    assert {value for file, value in in_effect.items() if "/openmpi/" not in str(file)} == {"1"}

@@ -119,7 +119,8 @@ def test_what_is_proven_of_no_one_node_drains_none(
     tmp_path_factory: pytest.TempPathFactory, found: list[Finding]
 ) -> None:
     """Each node that ci/drain.py would drain has a problem whose components, one and all, are of that node alone."""
-    proven = [{node for part in each.components for node in (part.node, part.far_node or part.node)} for each in found]
+    ends = [[(part.node, part.far_node or part.node) for part in each.components] for each in found]
+    proven = [set().union(*pairs) for pairs in ends]
     verdict = verdict_of_fleet(fleet(tmp_path_factory.mktemp("fleet")), (), (), found)
     session = {"id": "1a2b3c4d", "ended": "2026-11-20T03:00:00+00:00"}
     content = {"system": "alps", "rehearsal": False, "session": session, "runs": [], "fleet": as_json(verdict)}

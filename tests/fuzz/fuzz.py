@@ -297,7 +297,8 @@ def main(words: Sequence[str] | None = None) -> int:
                 rows.remove(target)
     for line in table(found):
         print(line)
-    wrong = [each for batches in found.values() for batch in batches for each in batch.wrong]
+    every = [batch for batches in found.values() for batch in batches]
+    wrong = [each for batch in every for each in batch.wrong]
     for each in wrong:
         print(each)
     return int(bool(wrong))

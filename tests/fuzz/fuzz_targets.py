@@ -245,7 +245,8 @@ def _of_results(folder: Path) -> Iterator[Target]:
     ]
     judged: Words = ["judge", "--references", known, "--test", "Ping"]
     page: Words = ["--html", folder / "out" / "report.html"]
-    into: Words = ["--system", "local", "--test", "T", "--store", folder / "out" / "s"]
+    named = folder / "named.jsonl"
+    named.write_text(HOST.read_text().replace("{", '{"case":"T,@local:default+openmpi",', 1))
     yield Target("judge", [HOST], lambda file, _: [*judged, file], wrong_green)
     yield Target("judge --system", results, lambda file, was: ["judge", file, *of_system(was)])
     yield Target("judge, a vendor's output", vendor, lambda file, was: ["judge", file, "--json", *ranks_of(was)])
@@ -258,7 +259,7 @@ def _of_results(folder: Path) -> Iterator[Target]:
     # Long results have more of the same lines, and a page that takes longer to be written.
     short = [file for file in results if file.stat().st_size < 15_000]
     yield Target("judge --html", short, lambda file, was: ["judge", file, *of_system(was), *page])
-    yield Target("store import", results, lambda file, _: ["store", "import", file, *into])
+    yield Target("store import", [named], lambda file, _: ["store", "import", file, "--store", folder / "out" / "s"])
 
 
 def _of_a_suites_files(folder: Path) -> Iterator[Target]:

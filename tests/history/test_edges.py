@@ -67,10 +67,9 @@ ODD = {
         for each in range(12)
     ],
     "a size that changes": [
-        Made(f"m{each}_{size}_goodput", [*gap[:half], *normal(each, 20), *gap[half:]])
+        Made(f"m{each}_{size}_goodput", [*[None] * half, *normal(each, 20), *[None] * (20 - half)])
         for each in range(6)
         for size, half in (("1gib", 0), ("2gib", 20))
-        for gap in [[None] * 20]
     ],
     "eight sessions with one outlier": [Made(f"m{each}", one_outlier(each)) for each in range(12)],
 }

@@ -55,6 +55,7 @@ def test_a_store_of_measurements_takes_no_rehearsal_and_the_other_way_round(root
 
 
 def emulated(lines: list[Line]) -> None:
+    lines[0]["case"] = "Collectives,@hgx-h200:gpu+openmpi"
     for each in lines[0]["ranks"]:
         each["device"]["name"] = "emulated NVIDIA H200"
 
@@ -127,6 +128,6 @@ def test_import_keeps_what_a_rehearsal_was(
     monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     file = result_file(root / "results", 0, source=CUDA, change=emulated)
     with pytest.raises(SystemExit) as ended:
-        main(["store", "import", str(file), "--system=hgx-h200", "--test=Collectives"])
+        main(["store", "import", str(file)])
     assert ended.value.code == 0, capsys.readouterr().err
     assert set(history(root / "output" / "store", system="hgx-h200")["rehearsal"]) == {True}

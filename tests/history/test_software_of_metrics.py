@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
-from itertools import permutations
+from itertools import permutations, product
 
 import polars as pl
 import pytest
@@ -115,9 +115,7 @@ def node(
     """Pairs of four GPUs of each node by three movers, and each GPU's copies to the host, over 60 sessions; from s050
     on what crosses something `slow` and is moved by one of `movers` loses 5%."""
     found = []
-    for seed, (host, mover, (a, b)) in enumerate(
-        (host, mover, pair) for host in nodes for mover in ("ccl", "copy", "mpi") for pair in permutations(range(4), 2)
-    ):
+    for seed, (host, mover, (a, b)) in enumerate(product(nodes, ("ccl", "copy", "mpi"), permutations(range(4), 2))):
         parts = [host, *(f"{host}:{part}" for gpu in (a, b) for part in (f"gpu{gpu}", f"gpu{gpu}-nvswitch"))]
         parts.append(f"{host}:nvswitch")
         drop = 0.05 if mover in movers and not {*slow}.isdisjoint(parts) else 0.0

@@ -351,7 +351,7 @@ UNKNOWN = {
         for operation in ("unidirectional", "alltoall")
     },
     **{(name, "alltoall", "ccl", 2): RCCL_PAIRS for name in ("lumi", "frontier")},
-    **{(name, f"{kind}*", "ccl", nodes): THROUGH_CPUS for name in POWER9 for kind in "abr" for nodes in (1, 2)},
+    **dict.fromkeys(itertools.product(POWER9, ("a*", "b*", "r*"), ("ccl",), (1, 2)), THROUGH_CPUS),
     **{(name, "unidirectional", "ccl", 2): PAIRS_OF_NCCL for name in ("delta", "leonardo")},
 }
 

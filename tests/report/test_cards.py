@@ -13,7 +13,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import Card
-from fabricheck.report.lines import general_steps, steps
+from fabricheck.report.lines import general_steps, plain, steps
 from fabricheck.report.part_names import NodeParts
 from fabricheck.topology.model import Topology
 from tests.support.findings import at, bad_finding
@@ -60,8 +60,8 @@ def test_a_slow_gpu_is_one_suspect_with_its_address_loss_and_next_step() -> None
     assert found.evidence[0].startswith("PingPong x=1, pingpong uncontended 1GiB goodput: ")
     assert found.evidence[0].endswith(" 96.00 Gb/s, and 5 more")
     assert found.next_ == (
-        "on nid001: nvidia-smi nvlink -e -i 0000:02:00.0",
-        "fabricheck run --system s --name PingPong --name Both",
+        "on nid001: `nvidia-smi nvlink -e -i 0000:02:00.0`",
+        "`fabricheck run --system s --name PingPong --name Both`",
     )
     assert (found.source, found.link) == ("2 runs", "run1")
 
@@ -85,7 +85,7 @@ def test_what_equals_say_of_a_part_stands_with_it_and_what_they_say_of_its_pairs
     assert (pair.part, pair.loss) == ("nid001 GPU 0 → GPU 1", "6 metrics are slower")
     (alone,) = suspects(pair_run(), problems=(replace(problems[0], components=at("nid001:gpu2 sending")),))
     assert alone.part == "nid001 GPU 2 (bus 0000:02:00.0) sending"
-    assert alone.next_ == ("on nid001: nvidia-smi nvlink -e -i 0000:02:00.0",)
+    assert alone.next_ == ("on nid001: `nvidia-smi nvlink -e -i 0000:02:00.0`",)
 
 
 def test_a_pair_that_has_no_part_for_itself_is_named() -> None:
@@ -155,7 +155,7 @@ def test_wrong_bytes_are_said_as_such() -> None:
     wrong = [replace(each, samples=replace(each.samples, wrong_bytes=7)) for each in run.judgements]
     (found,) = suspects(replace(run, judgements=tuple(wrong)), topology=SQUARE)
     assert found.loss == "1 measurement in 1 run, 1 with wrong bytes"
-    assert (found.code, found.next_[0]) == ("wrong-bytes", general_steps(CATALOGUE["wrong-bytes"])[0])
+    assert (found.code, plain(found.next_[0])) == ("wrong-bytes", general_steps(CATALOGUE["wrong-bytes"])[0])
 
 
 def test_one_wrong_byte_where_all_is_slow_is_a_suspect_of_its_own() -> None:
@@ -190,7 +190,7 @@ def test_a_problem_is_told_once_with_the_runs_that_have_it_and_a_first_step() ->
     (found,) = suspects(*runs, system="s")
     assert found.part == "nid003 (rank 2) did not report before the others timed out"
     assert found.loss == "in Test0 @s:gpu+e; Test1 @s:gpu+e; Test2 @s:gpu+e and 2 more"
-    assert found.next_[0] == steps(problem, system="s")[0]
+    assert plain(found.next_[0]) == steps(problem, system="s")[0]
 
 
 def test_a_problem_with_control_characters_or_without_end_has_a_title() -> None:

@@ -18,7 +18,6 @@ from fabricheck.report.content import (
     facts_of,
     groups_of,
     number,
-    percent,
     printable,
     ranks_text,
     reason_without_source,
@@ -53,10 +52,6 @@ def test_numbers_have_four_digits_and_no_exponent(value: float) -> None:
     assert float(text.replace(",", "")) == pytest.approx(value, rel=6e-4)
 
 
-def test_numbers_that_are_none_are_shown_as_such() -> None:
-    assert [number(each) for each in (float("nan"), float("inf"), 0.0, 12345.6)] == ["nan", "inf", "0", "12,346"]
-
-
 @given(VERDICTS, st.lists(VERDICTS, min_size=1, max_size=4), st.lists(st.sampled_from([*Verdict][1:]), max_size=4))
 def test_a_run_is_never_better_than_a_part_of_it(own: Verdict, metrics: list[Verdict], problems: list[Verdict]) -> None:
     """Whatever verdict the run itself claims."""
@@ -89,19 +84,6 @@ def test_the_worst_run_and_group_come_first() -> None:
     # Among those that pass, the one furthest from what it should be: the rate grows with the source.
     assert first.judgements[1].samples.ranks == (0, 2)
     assert count(each.verdict for each in first.judgements) == ((Verdict.FAIL, 1), (Verdict.PASS, 11))
-
-
-def test_of_a_latency_the_longest_is_the_worst() -> None:
-    slow = samples((0, 1), 8, latency_us=9)
-    fast = samples((0, 2), 8, latency_us=3)
-    run = judged([judgement(each, quantity="latency", expected=None) for each in (fast, slow)])
-    assert groups_of(run)[0].judgements[0].samples is slow
-
-
-def test_shares() -> None:
-    one = judgement(samples((0, 1), GIB), expected=1200.0, value=300.0)
-    assert percent(one.share_of_expected) == "25.0 %"
-    assert judgement(samples((0, 1), GIB), expected=None).share_of_expected is None
 
 
 def test_ranks_have_short_names() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,10 @@ from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS, CatalogueEntry, Certainty
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.lines import LONGEST, figures, general_steps, headline, line, steps, summary
+from fabricheck.report.lines import LONGEST, figures, general_steps, headline, line, marked_steps, steps, summary
 from fabricheck.results.proof_logs import reasons_of
 from fabricheck.topology.model import load_topology
-from tests.support.words import BANNED
+from tests.support.words import BANNED, parse_command
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU, NIC = Component(Kind.GPU, "gpu2", "nid001", address="0000:18:00.0"), Component(Kind.NIC, "hsn0", "nid001")
@@ -78,18 +79,38 @@ def test_the_words_of_a_code(code: str) -> None:
     assert entry.steps or entry.certainty is Certainty.TOLD
 
 
+#: Of settings and texts that a step names between backticks, which are not commands.
+_OTHER = re.compile(r"[A-Z]\w*=|--")
+_PORTS = ("mlx5_0", "cxi0", "rdmap0s31", "hfi1_0", "bnxt_re0", "ens3")
+
+
+@pytest.mark.parametrize("code", CATALOGUE)
+def test_the_commands_of_a_code_can_be_pasted(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell reads each; what is ours is parsed, and has the names of the finding in it."""
+    found, tests = of(code, CATALOGUE[code]), ["PingPong %transport=ccl @alps:gpu+gnu"]
+    findings = [found]
+    if found.components == (NIC,):
+        findings += [replace(found, components=(Component(Kind.NIC, port, "nid001"),)) for port in _PORTS]
+    commands = []
+    for finding in findings:
+        for step in marked_steps(replace(finding, files=("result.jsonl",)), system="alps", run=RUN, tests=tests):
+            commands += [command for command in re.findall("`([^`]+)`", step) if not _OTHER.match(command)]
+    for command in commands:
+        assert re.match(r"[a-z][\w./-]* ?", command), command
+        if command.startswith(("fabricheck ", "python ")):
+            if not command.endswith(" --help"):
+                parse_command(command, monkeypatch)
+            assert not found.components or not re.search(r"\b[A-Z]{3,}\b(?!=)", command), command
+    script = "\n".join(commands)
+    done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_a_finding_does_not_have_keeps_a_word() -> None:
     assert all(not re.search(r"[{}`]", each) for entry in CATALOGUE.values() for each in general_steps(entry))
     assert "-i N" in " ".join(general_steps(CATALOGUE["slow-gpu"]))
     bare = Finding("slow-nic", Verdict.DEGRADED, "it is slow")
     assert (headline(bare), "ethtool -S PART" in steps(bare)[0]) == ("A NIC port is slower than its peers", True)
-
-
-def test_what_is_counted_is_a_whole_number() -> None:
-    counted = [
-        figures(Finding("wrong-arithmetic", Verdict.FAIL, "", (GPU,), count, 0.0, "words")) for count in (1, 2e3)
-    ]
-    assert counted == ["1 word", "2,000 words"]
 
 
 def test_figures_have_units_separators_and_few_digits() -> None:

@@ -55,16 +55,6 @@ def test_a_rehearsal_says_so_and_a_measurement_does_not(
     assert REHEARSAL not in show([pair_run()], tmp_path)
 
 
-def test_a_rehearsal_says_the_smallest_loss_that_it_would_have_seen() -> None:
-    run = pair_run(platform="emulated")
-    losses = sorted(
-        1 - one.yardstick.bound / one.value for one in run.judgements if one.yardstick and one.better == "higher"
-    )
-    said = " ".join(render([run], width=200, color=False).split())
-    assert losses and f"{100 * losses[-1]:.1f} % by all" in said
-    assert "smallest loss" not in render([pair_run()], width=200, color=False)
-
-
 def test_the_first_line_of_a_terminal_says_verdict_then_rehearsal() -> None:
     first, *_ = render([pair_run(platform="emulated")], width=120, color=False).splitlines()
     assert first.split(maxsplit=1)[0] == "PASS"

@@ -116,14 +116,6 @@ def test_what_a_run_failed_by_has_a_line_and_is_told_once() -> None:
         assert any(line.startswith("FAIL") and "0→1" in line for line in lines)
 
 
-def test_a_finding_has_a_line_and_no_verdict() -> None:
-    text = render([pair_run()], width=120, color=True, findings=[note("it scales"), note("it is fast")])
-    first, *more = text.splitlines()
-    assert "PASS" in first
-    assert "note        it scales" in more
-    assert "note        it is fast" in more
-
-
 def test_red_runs_are_shown_in_full_before_green_ones() -> None:
     """Twenty runs that pass may not push the reason of the one that fails off the screen."""
     bad = pair_run(bad={(2, 1): Verdict.FAIL})
@@ -198,12 +190,6 @@ def test_it_fits_the_screen_and_says_the_worst(
     verdicts = [each for pairs in bad for each in pairs.values()] + [verdict for verdict, _ in problems]
     worst = max([*verdicts, Verdict.PASS if runs else Verdict.INCOMPLETE], key=order.index)
     assert lines[0].split()[0] == worst.value
-
-
-def test_a_large_run_fits() -> None:
-    run = pair_run(ranks=20, bad={(each, 19 - each): Verdict.FAIL for each in range(20) if each != 19 - each})
-    assert len(run.run.samples) == 1520
-    assert len(render([run] * 20, width=100, color=False).splitlines()) <= 40
 
 
 def test_a_pass_says_how_much_it_means_and_what_makes_it_mean_more() -> None:

@@ -14,7 +14,7 @@ from tests.support.nodes import ROOT
 
 # docs/methodology.md and docs/vendor-tools.md say what they mean.
 TAGS = {
-    *("smoke", "nightly", "acceptance", "papers", "tuning", "vendor", "vendor-mixed", "cross-check", "layers"),
+    *("smoke", "nightly", "acceptance", "papers", "vendor", "vendor-mixed", "cross-check", "layers"),
     "burn-in",
 }
 

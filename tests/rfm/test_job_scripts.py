@@ -117,6 +117,16 @@ def test_packages_of_spack(tmp_path: Path) -> None:
     assert max(loads) < lines.index(launch_of(lines))
 
 
+def test_a_variable_to_try_is_set_or_unset_whoever_set_it(tmp_path: Path) -> None:
+    tried = {"NCCL_PROTO": "LL", "NCCL_IB_SL": None}
+    environment = {"env_vars": [["NCCL_IB_SL", "3"], ["NCCL_PROTO", "Simple"]], "extras": {"tried": tried}}
+    lines = job_script(tmp_path, "SmokePeers", system={}, partition={}, environment=environment)
+    steps = ["export NCCL_PROTO=Simple", "export NCCL_PROTO=LL", launch_of(lines)]
+    assert [lines.index(line) for line in steps] == sorted(lines.index(line) for line in steps)
+    steps = ["export NCCL_IB_SL=3", "unset NCCL_IB_SL", launch_of(lines)]
+    assert [lines.index(line) for line in steps] == sorted(lines.index(line) for line in steps)
+
+
 # By the platform: what begins the launch, the options of the site, and how a folder is mounted where it lies.
 CONTAINERS = {
     "Apptainer": ("srun apptainer exec ", ["--nv"], '-B"{0}:{0}"'),

@@ -37,11 +37,11 @@ def result(
     transport: str = "copy",
     kind: str | None = "pinned",
     buffers: str | None = None,
-    size: int = 256 * MIB,
     change: Callable[[list[Line]], object] = lambda lines: None,
 ) -> Run:
     """A run of four H200 that measured one operation at `gbytes` GB/s; `change` may plant a defect."""
     header, *_, footer = lines_of(CUDA)
+    size = 256 * MIB
     series: dict[str, Any] = {
         "operation": operation,
         "implementation": "transfers",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +34,7 @@ def made_task(folder: Path, name: str, seconds: float, limit: float | None = Non
 
 def test_environments_take_turns_in_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = []
-    for environment, number, plans in ((e, n, p) for e in "ab" for p in "yx" for n in range(3)):
+    for environment, plans, number in product("ab", "yx", range(3)):
         tasks.append(task := made_task(tmp_path, f"{environment}{number}{plans}", 1))
         task.testcase.environ.name, task.check.plan_list = environment, plans
         setattr(task.check, ".repeat_no", number)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fabricheck.diagnosis.bisection import BisectionOutcome
+from fabricheck.history.changes import StackDifference
 from fabricheck.records.case import Case
-from fabricheck.session.exchange import AddedPackage, find_causes
+from fabricheck.session.exchange import AddedPart, find_causes
 from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.upgrade import UpgradeCause, judge_upgrade
 from fabricheck.suite import Suite
@@ -126,7 +128,7 @@ def test_a_default_that_changed_is_tried_by_its_variable(tmp_path: Path) -> None
 
     def run(environments: Sequence[str], patterns: Sequence[str], settings: Path) -> FinishedSession:
         content = runpy.run_path(str(settings))["site_configuration"]
-        given = {each["name"]: dict(map(tuple, each["env_vars"])) for each in content["environments"][2:]}
+        given = {each["name"]: each["extras"]["tried"] for each in content["environments"][2:]}
         taken = {name: {**old, **given[name], "UCX_C": "1"} for name in environments}
         own = [case for name, side in {"old": old, **taken}.items() for case in cases(name, side)]
         return FinishedSession(tmp_path, tuple(own), ())
@@ -146,7 +148,7 @@ def test_a_prefix_is_added_to_the_old_stack_and_has_to_be_loaded(tmp_path: Path,
     library = tmp_path / "liba-2" / "lib64" / "liba.so"
     library.parent.mkdir(parents=True)
     library.touch()
-    added = AddedPackage.of(str(tmp_path / "liba-2"))
+    added = AddedPart.of(str(tmp_path / "liba-2"), suite, "hgx-h200")
     assert added is not None
     content = runpy.run_path(str(added.settings(tmp_path / "out", suite, "hgx-h200", "old")))
     *_, new = content["site_configuration"]["environments"]
@@ -169,8 +171,59 @@ def test_a_prefix_is_added_to_the_old_stack_and_has_to_be_loaded(tmp_path: Path,
 def test_a_module_is_added_to_those_of_the_old_stack(tmp_path: Path) -> None:
     suite = Suite(make_suite(tmp_path / "suite"))
     suite.settings("hgx-h200").write_text(SETTINGS)
-    added = AddedPackage.of("module:ucx/1.19")
+    added = AddedPart.of("module:ucx/1.19", suite, "hgx-h200")
     assert added is not None
     content = runpy.run_path(str(added.settings(tmp_path, suite, "hgx-h200", "old")))
     *_, new = content["site_configuration"]["environments"]
     assert new["modules"] == ["ucx/1.19"]
+
+
+@pytest.mark.parametrize(
+    ("text", "tried"),
+    [
+        ("without:profile", {"HSA_ENABLE_SDMA": None, "NCCL_IGNORE_CPU_AFFINITY": None}),
+        ("without:HSA_ENABLE_SDMA", {"HSA_ENABLE_SDMA": None}),
+        ("NCCL_PROTO=^LL", {"NCCL_PROTO": "^LL"}),
+    ],
+)
+def test_what_the_tuning_sets_is_left_out_and_another_value_tried(
+    tmp_path: Path, text: str, tried: dict[str, str | None]
+) -> None:
+    suite = Suite(make_suite(tmp_path / "suite"))
+    extras = '"extras": {"tuning_profile": "lumi"}'
+    suite.settings("hgx-h200").write_text(SETTINGS.replace('"name": "gpu4",', f'"name": "gpu4", {extras},'))
+    added = AddedPart.of(text, suite, "hgx-h200:gpu4")
+    assert added is not None
+    content = runpy.run_path(str(added.settings(tmp_path, suite, "hgx-h200", "old")))
+    *_, new = content["site_configuration"]["environments"]
+    assert tried.items() <= new["extras"]["tried"].items()
+    assert "MPICH_GPU_SUPPORT_ENABLED" not in new["extras"]["tried"]  # nothing runs without it
+    session = FinishedSession(tmp_path, (*cases_of(tmp_path, HOST, "old"), *cases_of(tmp_path, HOST, added.name)), ())
+    same = judge_upgrade([session], suite, "hgx-h200", ("old", added.name), margin=0.05)
+    assert added.checked(same).exit_status == 4  # its runs had what the old ones had
+    changed = replace(same, variables=tuple(StackDifference(name, "1", "none") for name in tried))
+    assert added.checked(changed).exit_status == 0
+
+
+def test_of_variables_that_are_left_out_the_one_that_helps_is_named(tmp_path: Path) -> None:
+    suite = Suite(make_suite(tmp_path / "suite"))
+    suite.settings("hgx-h200").write_text(SETTINGS)
+    tuning = {"NCCL_PROTO": "LL", "UCX_TLS": "all"}
+
+    def cases(environment: str, without: Mapping[str, None]) -> list[Case]:
+        def tell(lines: list[Line]) -> None:
+            lines[0]["environment"] |= {name: value for name, value in tuning.items() if name not in without}
+
+        return list(cases_of(tmp_path, HOST, environment, 1.2 if "UCX_TLS" in without else 1.0, tell))
+
+    def run(environments: Sequence[str], patterns: Sequence[str], settings: Path) -> FinishedSession:
+        content = runpy.run_path(str(settings))["site_configuration"]
+        tried = {each["name"]: each["extras"]["tried"] for each in content["environments"][2:]}
+        assert {value for side in tried.values() for value in side.values()} == {None}
+        own = [case for name, side in {"old": {}, **tried}.items() for case in cases(name, side)]
+        return FinishedSession(tmp_path, tuple(own), ())
+
+    first = FinishedSession(tmp_path, (*cases("old", {}), *cases("new", dict.fromkeys(tuning))), ())
+    upgrade = judge_upgrade([first], suite, "hgx-h200", ("old", "new"), margin=0.05)
+    (result,) = find_causes(upgrade, suite, tmp_path, run)
+    assert (result.outcome, [str(each) for each in result.guilty]) == (BisectionOutcome.FOUND, ["UCX_TLS: all -> none"])

@@ -56,6 +56,8 @@ QUIET, LOUD = Chance(1000), Chance(28_672, (1,) * 30)
         ((A, P, B), 1),
         ((A, B, AB), 2),
         ((A, B), 0),
+        ((N, P), 1),
+        ((N, N), 1),
     ],
 )
 def test_most_of_those_that_ended_decide(launches: tuple[Launch, ...], counts: int) -> None:

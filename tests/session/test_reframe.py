@@ -40,7 +40,7 @@ def test_a_tag_that_no_check_has_is_a_mistake_and_several_are_a_choice() -> None
         with pytest.raises(UserError) as mistake:
             require_tags(CHECKS, [near])
         assert str(mistake.value).endswith(f"{tag}?")
-    for tags, others in ((("vendor",), ("vendor-mixed",)), (("smoke", "tuning"), ("nightly", "smokes"))):
+    for tags, others in ((("vendor",), ("vendor-mixed",)), (("smoke", "papers"), ("nightly", "smokes"))):
         (pattern,) = Selection("local", tags).choice
         assert all(re.match(pattern, tag) for tag in tags) and not any(re.match(pattern, tag) for tag in others)
         assert level_of(Selection("local", tags).arguments()) == "+".join(tags)

@@ -88,12 +88,13 @@ SOURCE = Path(capturing.__file__)
 
 def test_the_file_stands_alone_in_python_3_6() -> None:
     tree = ast.parse(SOURCE.read_text(encoding="utf-8"), feature_version=(3, 6))
+    modules: set[str] = set()
     imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
-    modules = {
-        name
-        for node in imports
-        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names])
-    }
+    for node in imports:
+        if isinstance(node, ast.ImportFrom):
+            modules.add(node.module or "")
+        else:
+            modules.update(each.name for each in node.names)
     assert {name.partition(".")[0] for name in modules} <= (sys.stdlib_module_names | {"pynvml"}) - {
         "__future__",
         "dataclasses",

@@ -29,23 +29,18 @@ def run_of(
     level: float = 3150.0,
     operation: str = "unidirectional",
     transport: str = "copy",
-    noise: float = 0.001,
     seed: int = 0,
     bytes_: int = GIB,
-    schedule: str = "uncontended",
     **plan: object,
 ) -> Run:
-    """A run in which each of `ways` reaches `level` Gb/s, less the share of `slower`; `noise` of each iteration."""
+    """A run in which each of `ways` reaches `level` Gb/s, less the share of `slower`, at any `schedule` of the plan."""
+    schedule = str(plan.pop("schedule", "uncontended"))
     round_ = -1 if schedule == "uncontended" else 0
     rng = np.random.default_rng(seed)
-    samples = [
-        made_samples(
-            *(operation, way, bytes_, list(level * (1 - (slower or {}).get(way, 0.0)) * rng.normal(1, noise, 100))),
-            schedule=schedule,
-            round_=round_,
-        )
-        for way in ways
-    ]
+    samples = []
+    for way in ways:
+        rates = list(level * (1 - (slower or {}).get(way, 0.0)) * rng.normal(1, 0.001, 100))
+        samples.append(made_samples(operation, way, bytes_, rates, schedule=schedule, round_=round_))
     series = [
         {"operation": operation, "schedule": schedule, "ranks": list(way), "bytes": [bytes_], "round": round_}
         for way in ways

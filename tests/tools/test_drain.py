@@ -268,24 +268,6 @@ def test_only_a_pass_of_the_failed_test_undrains(drain: Drain, now: Content, goo
     assert after(drain, BEFORE, now) == (["nid003"] if good else [])
 
 
-@pytest.mark.parametrize(
-    "reason",
-    ["ann: waits for a cable", "", "fabricheck 77777777: later", "fabricheck: old", f"{OURS}; RMA, do not undrain"],
-)
-def test_a_node_with_another_reason_is_not_undrained(drain: Drain, reason: str) -> None:
-    assert after(drain, BEFORE, verdict_of(run("Copies", "PASS", "nid003")), reason=reason) == []
-
-
-def test_an_older_pass_undrains_nothing(drain: Drain) -> None:
-    """Given as the new verdict, by mistake or by a script that sorts names."""
-    failed, passed = run("Copies", "FAIL", "nid003"), run("Copies", "PASS", "nid003")
-    assert after(drain, verdict_of(failed, ago_h=1), verdict_of(passed, ago_h=20)) == []
-    assert after(drain, verdict_of(failed, ago_h=20), verdict_of(passed, ago_h=1)) == ["nid003"]
-    # One that began before the other ended may have measured before.
-    assert after(drain, verdict_of(failed, ago_h=1.1), verdict_of(passed, ago_h=1)) == []
-    assert after(drain, verdict_of(failed, ago_h=20), verdict_of(passed, ago_h=2), booted=1) == []
-
-
 def test_a_fleet_s_node_is_undrained_by_what_its_fleet_ran(drain: Drain) -> None:
     """Such as one with which no MPI started: no run of it failed."""
     ran = [run("Smoke", "PASS", "nid001"), run("Pairs", "PASS", "nid001", "nid002")]

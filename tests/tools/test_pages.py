@@ -59,7 +59,7 @@ def test_what_the_suite_has_is_as_its_schema_says(name: str, pattern: str) -> No
 
 def test_the_examples_of_formats_load(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
-    topology, _, references, _ = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    topology, _, references = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "topology.yaml").write_text(topology, encoding="utf-8")
     assert load_topology(tmp_path / "topology.yaml").nic_scheme == "packed"
     (tmp_path / "references.yaml").write_text(references, encoding="utf-8")

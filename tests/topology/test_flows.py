@@ -73,6 +73,11 @@ def partitions(items: list[int]) -> Iterator[list[list[int]]]:
             yield [*parts[:position], [first, *part], *parts[position + 1 :]]
 
 
+def divided_rate(network: FlowNetwork, parts: list[list[int]]) -> float:
+    """What an allreduce gets over what leaves the parts."""
+    return sum(out_of_terminals(network, part) for part in parts) / (2 * (len(parts) - 1))
+
+
 def out_of_terminals(network: FlowNetwork, members: list[int]) -> float:
     """The least over which switches belong to the members."""
     relays = range(network.size, len(network.vertices))
@@ -134,12 +139,8 @@ def test_flows_are_those_of_networkx(network: FlowNetwork) -> None:
 def test_allreduce_is_what_brute_force_over_all_partitions_finds(network: FlowNetwork) -> None:
     for each in (network, symmetric(network)):
         single = min(rate for rate, _ in cuts(each))
-        divided = min(
-            sum(out_of_terminals(way, part) for part in parts) / (2 * (len(parts) - 1))
-            for way in (each, each.backwards)
-            for parts in partitions(list(each.terminals))
-            if len(parts) > 1
-        )
+        several = [parts for parts in partitions(list(each.terminals)) if len(parts) > 1]
+        divided = min(divided_rate(way, parts) for way in (each, each.backwards) for parts in several)
         assert allreduce_cut(each) == pytest.approx(min(single, divided), rel=1e-5)
 
 

@@ -105,6 +105,8 @@ def _table(cited: Cited, shown: Shown, rows: Sequence[Measured]) -> Iterator[tup
 
 def as_csv(figures: Sequence[Figure]) -> str:
     """Return the tables of a figure as one CSV text."""
-    return csv_text(
-        row for figure in figures for row in (("figure", *figure.head), *((figure.title, *own) for own in figure.rows))
-    )
+    rows: list[tuple[str, ...]] = []
+    for figure in figures:
+        rows.append(("figure", *figure.head))
+        rows += [(figure.title, *row) for row in figure.rows]
+    return csv_text(rows)

@@ -54,22 +54,10 @@ std::uint64_t count_wrong(const pattern::Check& check, const pattern::Stretch& s
     }
     for (; difference != 0 && word < end; ++word) single(word);
   };
-  const auto spoil = [&](std::uint64_t word) { write_word(stretch, word, ~std::uint64_t{0}); };
-  const auto spoil_run = [](std::uint64_t word, std::uint64_t end, unsigned char* data) {
-    std::memset(data, 0xFF, 8 * (end - word));
-  };
   const pattern::Words stamps = words_of(stretch, pattern.stride, true);
   for (std::uint64_t stamp = stamps.first; stamp < stamps.end; stamp += stamps.step) {
     single(stamp);
-    if (check.stamps_only == 0) {
-      for_words(stretch, stamp + 1, std::min(stamp + stamps.step, stamps.end), single, run);
-    } else if (check.line != pattern::kNoLine) {
-      const pattern::Words line = pattern::line_of(pattern.stride, stamp, check.line);
-      for_words(stretch, line.first, line.end, single, run);
-    }
-    if (check.next_line == pattern::kNoLine) continue;
-    const pattern::Words next = pattern::line_of(pattern.stride, stamp, check.next_line);
-    for_words(stretch, next.first, next.end, spoil, spoil_run);
+    if (check.stamps_only == 0) for_words(stretch, stamp + 1, std::min(stamp + stamps.step, stamps.end), single, run);
   }
   return wrong;
 }
@@ -124,9 +112,7 @@ std::uint64_t count_wrong_on_host(const pattern::Check& check) {
     const pattern::Stretch& stretch = check.stretches[i];
     const pattern::Pattern pattern = pattern::of(stretch.source, check.moment, check.summands);
     const auto count = [&](const auto& value_of) { return count_wrong(check, stretch, pattern, value_of); };
-    const std::uint64_t stamps = words_of(stretch, pattern.stride, true).count();
-    const std::uint64_t words = check.stamps_only != 0 ? stamps * (1 + pattern::line_words(pattern.stride))
-                                                       : words_of(stretch, pattern.stride, false).count();
+    const std::uint64_t words = words_of(stretch, pattern.stride, check.stamps_only != 0).count();
     if (check.summands.ranks == 0) {
       wrong += count([](std::uint64_t seed, std::uint64_t word) { return pattern::bytes_of_word(seed, word); });
     } else if (Numbers::suit(pattern, words)) {

@@ -88,10 +88,10 @@ __device__ uint4 load_over_link(const uint4* from) { return __ldcv(from); }
 
 // 16 bytes a load, and several loads under way in each thread, which the compiler must not spread among the stores (so
 // no __restrict__). A tile is what a block copies between two looks at where it is.
-template <unsigned unrolled, bool link>
-__global__ void __launch_bounds__(kThreads)
+template <unsigned threads, unsigned unrolled, bool link>
+__global__ void __launch_bounds__(threads)
     copy_quads(uint4* to, const uint4* from, std::uint64_t quads, pattern::Ring ring) {
-  constexpr std::uint64_t tile = static_cast<std::uint64_t>(kThreads) * unrolled;
+  constexpr std::uint64_t tile = static_cast<std::uint64_t>(threads) * unrolled;
   const auto load = [](const uint4* at) { return link ? load_over_link(at) : *at; };
   for (std::uint64_t operation = 0; operation < ring.operations; ++operation) {
     uint4* out = to + ring.shift_of(operation) / sizeof(uint4);
@@ -100,11 +100,11 @@ __global__ void __launch_bounds__(kThreads)
       if (first + tile <= quads) {
         uint4 held[unrolled];
 #pragma unroll
-        for (unsigned k = 0; k < unrolled; ++k) held[k] = load(in + first + k * kThreads + threadIdx.x);
+        for (unsigned k = 0; k < unrolled; ++k) held[k] = load(in + first + k * threads + threadIdx.x);
 #pragma unroll
-        for (unsigned k = 0; k < unrolled; ++k) out[first + k * kThreads + threadIdx.x] = held[k];
+        for (unsigned k = 0; k < unrolled; ++k) out[first + k * threads + threadIdx.x] = held[k];
       } else {
-        for (std::uint64_t i = first + threadIdx.x; i < quads; i += kThreads) out[i] = load(in + i);
+        for (std::uint64_t i = first + threadIdx.x; i < quads; i += threads) out[i] = load(in + i);
       }
     }
   }
@@ -119,13 +119,14 @@ __global__ void copy_single_bytes(std::uint8_t* out, const volatile std::uint8_t
 }
 
 // Over a link, one block a multiprocessor holds all that can be under way and leaves room for a kernel that copies at
-// the same time; inside the device's memory there is a block for each tile, and the scheduler keeps all of them full.
+// the same time; shorter tiles are for what is too small to give each multiprocessor a long one. Inside the device's
+// memory there is a block for each tile of one load a thread, and the scheduler keeps all of them full.
 constexpr unsigned kUnrolledOverLink = 8;
-constexpr unsigned kUnrolledInside = 2;
+constexpr unsigned kUnrolledShort = 2;
+constexpr unsigned kThreadsInside = 256;
 constexpr std::size_t kMostBlocks = std::size_t{1} << 20;  // HIP counts the threads of a grid in 32 bits
 
-unsigned tiles_of(std::size_t quads, unsigned unrolled, std::size_t most) {
-  const std::size_t tile = std::size_t{kThreads} * unrolled;
+unsigned tiles_of(std::size_t quads, std::size_t tile, std::size_t most) {
   return static_cast<unsigned>(std::min((quads + tile - 1) / tile, most));
 }
 
@@ -146,18 +147,17 @@ void Stream::copy_by_kernel(void* destination, const void* source, std::size_t b
   const std::size_t quads = addresses % sizeof(uint4) == 0 ? bytes / sizeof(uint4) : 0;
   auto* out = static_cast<std::uint8_t*>(destination);
   const auto* in = static_cast<const std::uint8_t*>(source);
-  const auto start = [&](auto kernel, unsigned unrolled, std::size_t most) {
-    kernel<<<tiles_of(quads, unrolled, most), kThreads, 0, native_stream(*this)>>>(
+  const auto start = [&](auto kernel, unsigned threads, unsigned unrolled, std::size_t most) {
+    kernel<<<tiles_of(quads, std::size_t{threads} * unrolled, most), threads, 0, native_stream(*this)>>>(
         static_cast<uint4*>(destination), static_cast<const uint4*>(source), quads, ring);
   };
-  // Shorter tiles for what is too small to give each multiprocessor a long one.
   const bool fills_device = quads >= std::size_t{kThreads} * kUnrolledOverLink * multiprocessors();
   if (quads > 0 && !link) {
-    start(copy_quads<kUnrolledInside, false>, kUnrolledInside, kMostBlocks);
+    start(copy_quads<kThreadsInside, 1, false>, kThreadsInside, 1, kMostBlocks);
   } else if (quads > 0 && fills_device) {
-    start(copy_quads<kUnrolledOverLink, true>, kUnrolledOverLink, multiprocessors());
+    start(copy_quads<kThreads, kUnrolledOverLink, true>, kThreads, kUnrolledOverLink, multiprocessors());
   } else if (quads > 0) {
-    start(copy_quads<kUnrolledInside, true>, kUnrolledInside, multiprocessors());
+    start(copy_quads<kThreads, kUnrolledShort, true>, kThreads, kUnrolledShort, multiprocessors());
   }
   const std::size_t done = quads * sizeof(uint4);
   if (bytes > done) {

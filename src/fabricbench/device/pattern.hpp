@@ -79,12 +79,6 @@ inline std::uint64_t stride_for(std::uint64_t bytes) {
   return stride;
 }
 
-// Of each stride, beside its stamp a line is looked at: so many words, in each iteration the next ones. As they stay
-// the same where they come from, who receives sets all their bits beforehand, which no word has, nor a sum of small
-// numbers.
-FABRICBENCH_EVERYWHERE inline std::uint64_t line_words(std::uint64_t stride) { return stride < 64 ? stride / 8 : 8; }
-FABRICBENCH_EVERYWHERE inline std::uint64_t lines_of(std::uint64_t stride) { return stride / 8 / line_words(stride); }
-
 // Where the operations of an iteration have their data, in all buffers: in slots of `pitch` bytes, so that no two look
 // alike. With fewer slots than operations, all but the last two hold one each, others in the next turn, and those two
 // hold the rest by turns, so that none has the data of the one before it.
@@ -260,70 +254,35 @@ FABRICBENCH_EVERYWHERE inline int wrong_bytes(const Stretch& stretch, std::uint6
   return wrong;
 }
 
-// What is looked at after an iteration: stretches in a table, all their bytes or those of the stamps, with a line of
-// each stride unless it is kNoLine; the next one, unless it is kNoLine, is made wrong. They hold sums, or where nothing
-// is added up the bytes that their sources sent.
-constexpr std::uint64_t kNoLine = ~std::uint64_t{0};
+// What is looked at after an iteration: stretches in a table, all their bytes or those of the stamps. They hold sums,
+// or where nothing is added up the bytes that their sources sent.
 struct Check {
   const Stretch* stretches;
   std::uint64_t number;
   Moment moment;
   Summands summands;
   std::uint64_t stamps_only;
-  std::uint64_t line = kNoLine;
-  std::uint64_t next_line = kNoLine;
 };
-
-// The words of a line of the stride that begins at `word`: all but its stamp, which is looked at anyway.
-FABRICBENCH_EVERYWHERE inline Words line_of(std::uint64_t stride, std::uint64_t word, std::uint64_t line) {
-  const std::uint64_t count = line_words(stride);
-  const std::uint64_t first = word + line * count;
-  return {line == 0 ? first + 1 : first, first + count, 1};
-}
 
 // How many bytes are wrong in those words of stretch `number` that fall to worker `first` of `workers`.
 FABRICBENCH_EVERYWHERE inline std::uint64_t wrong_in_stretch(const Check& check, std::uint64_t number,
                                                              std::uint64_t first, std::uint64_t workers) {
   const Stretch stretch = check.stretches[number];
   const Pattern pattern = of(stretch.source, check.moment, check.summands);
-  const std::uint64_t stride = check.moment.stride;
-  const bool stamps_only = check.stamps_only != 0;
-  const Words words = words_of(stretch, stride, stamps_only);
+  const Words words = words_of(stretch, check.moment.stride, check.stamps_only != 0);
   // Most words need no look at where they begin and end.
   const std::uint64_t first_whole = (stretch.position + 7) / 8;
   const std::uint64_t end = (stretch.position + stretch.bytes) / 8;
   const std::uint64_t whole = end > first_whole ? end - first_whole : 0;
   const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(stretch.data) - stretch.position;
-  auto* const words_there = reinterpret_cast<std::uint64_t*>(begin);
-  const auto is_whole = [&](std::uint64_t word) { return begin % 8 == 0 && word - first_whole < whole; };
+  const auto* const words_there = reinterpret_cast<const std::uint64_t*>(begin);
   std::uint64_t wrong = 0;
-  const auto look = [&](std::uint64_t word) {
+  for (std::uint64_t word = words.first + first * words.step; word < words.end; word += workers * words.step) {
     const std::uint64_t value =
         pattern.summands.ranks > 0 ? numbers_of_word(pattern, word, true) : bytes_of_word(pattern, word);
-    if (is_whole(word) && words_there[word] == value) return;
+    const bool is_whole = begin % 8 == 0 && word - first_whole < whole;
+    if (is_whole && words_there[word] == value) continue;
     wrong += static_cast<std::uint64_t>(wrong_bytes(stretch, word, value));
-  };
-  const auto spoil = [&](std::uint64_t word) {
-    if (is_whole(word)) {
-      words_there[word] = ~std::uint64_t{0};
-    } else {
-      write_word(stretch, word, ~std::uint64_t{0});
-    }
-  };
-  for (std::uint64_t word = words.first + first * words.step; word < words.end; word += workers * words.step) {
-    look(word);
-    if (stamps_only && check.line != kNoLine) {
-      const Words line = line_of(stride, word, check.line);
-      for (std::uint64_t i = line.first; i < line.end; ++i) look(i);
-    }
-    if (check.next_line == kNoLine) continue;
-    const std::uint64_t stamp = word - word % (stride / 8);
-    const Words next = line_of(stride, stamp, check.next_line);
-    if (stamps_only) {
-      for (std::uint64_t i = next.first; i < next.end; ++i) spoil(i);
-    } else if (word >= next.first && word < next.end) {
-      spoil(word);
-    }
   }
   return wrong;
 }

@@ -148,6 +148,11 @@ def test_a_pair_that_was_never_split_gives_an_ambiguity_set() -> None:
     assert len(suspect.members) == 4
 
 
+def alone(pair: tuple[str, str], pairs: list[tuple[str, str]]) -> bool:
+    """Whether no other pair has a node of it."""
+    return sum(not {*pair}.isdisjoint(other) for other in pairs) == 1
+
+
 def capacity_lost(loss: float) -> Localization:
     """A trunk that carries two pairs, in rounds in which one or two go over it."""
     network = fat_tree(16, 2, 1, trunk_gbps=200.0)
@@ -157,9 +162,7 @@ def capacity_lost(loss: float) -> Localization:
         + [(nodes[(4 + turn) % 8], nodes[(5 + turn) % 8]), (nodes[8 + (5 + turn) % 8], nodes[8 + (6 + turn) % 8])]
         for turn in range(30)
     ]
-    rounds = [
-        [pair for pair in pairs if sum(set(pair) & set(other) != set() for other in pairs) == 1] for pairs in rounds
-    ]
+    rounds = [[pair for pair in pairs if alone(pair, pairs)] for pairs in rounds]
     readings = design(ways, rounds)
     random = np.random.default_rng(3)
     share = healthy_share(readings, [Fault("leaf0--spine0", loss, capacity=True)], taken(readings, random))

@@ -46,7 +46,7 @@ keep() { # NAME: what comes back of a run
   find $d -name rfm_job.err -size +0 | while read f; do tail -40 $f > $RES/$1/$(basename $(dirname $f)).err; done; }
 fc() { # NAME WORDS...: starts one run of fabricheck, whose job waits for its turn
   local n=$1; shift; rm -rf $DUO/out/$n; mkdir -p $DUO/out/$n
-  (timeout $(left) env DUO_TURN=$n python3 -m fabricheck run --system ${SYSTEM:-duo} --built ${BUILT:-/tmp/built} --no-store --output $DUO/out/$n "$@" > $RES/$n.txt 2>&1; echo "exit $?" >> $RES/$n.txt; touch $DUO/out/$n/ended) & }
+  (timeout $(left) env DUO_TURN=$n python3 -m fabricheck ${DO:-run --no-store} --system ${SYSTEM:-duo} --built ${BUILT:-/tmp/built} --output $DUO/out/$n "$@" > $RES/$n.txt 2>&1; echo "exit $?" >> $RES/$n.txt; touch $DUO/out/$n/ended) & }
 turn() { # NAME TESTS: until its job has ended; its judging goes on
   echo $1 > $DUO/turn
   until [ -e $DUO/out/$1/ended ] || [ $(find $DUO/out/$1/runs -name judgement.json 2>/dev/null | wc -l) -ge $2 ]; do sleep 0.1; done; say "$1 measured"; }
@@ -71,7 +71,7 @@ begin() { case $1 in
   fleet|slow) fleet $1;;
   local|tenant) fc $1 --name "^SmokeHostCopies";;
   victims) SYSTEM=quad fc victims --name "^NetworkVictims %transport=$T";;
-  tuning) SYSTEM=tuna fc tuning --name "^TuningBetweenNodes %transport=$T %setting=NCCL_IGNORE_CPU_AFFINITY";;
+  tuning) SYSTEM=tuna DO="upgrade openmpi without:NCCL_IGNORE_CPU_AFFINITY" fc tuning --name "^NodePairs %transport=$T";;
   cross) FABRICHECK_NCCL_TESTS=$PEERS fc cross --name "^CrossCheckNccl %operation=bidirectional %nodes=2" -- -S CrossCheckNccl.iterations=20 -S CrossCheckNccl.rounds=6;;
   *) pair $1;; esac; }
 plant() { case $1 in
