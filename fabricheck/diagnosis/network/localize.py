@@ -105,8 +105,7 @@ def locate(design: Design, measured_gbps: npt.ArrayLike) -> Localization:
 
 @dataclass(frozen=True)
 class _State:
-    """Faults, which are columns, with their losses as -log(1 - loss), scale and noise; the noise is no smaller than
-    `least`."""
+    """Faults, which are columns, with their losses as -log(1 - loss), scale and noise, which is `least` or more."""
 
     faults: tuple[int, ...]
     losses: tuple[float, ...]
@@ -177,7 +176,7 @@ class Locator:
     """A design made ready, to locate faults in many sets of readings of it.
 
     `used`: the positions of the readings that count; y below is the logarithm of their share of what is expected of
-    them. `members`: by hypothesis the components, by position, that nothing tells apart.
+    them. `members`: by hypothesis the components, by position, that cannot be told apart.
     """
 
     def __init__(self, design: Design) -> None:
@@ -231,8 +230,8 @@ class Locator:
         return probability, loss
 
     def _weights(self, y: FloatArray, state: _State) -> tuple[FloatArray, FloatArray, float]:
-        """The probability that a reading is no outlier and has the loss of each row of `_lost`, that loss, and the log
-        likelihood."""
+        """The probability that a reading is not an outlier and has the loss of each row of `_lost`, that loss, and the
+        log likelihood."""
         probability, loss = self._lost(state)
         density = probability * _density(y - state.scale + loss, state.noise)
         whole = density.sum(axis=0) + 1e-300
@@ -274,8 +273,8 @@ class Locator:
     def _gains(self, y: FloatArray, state: _State, *, fine: bool = False) -> tuple[FloatArray, FloatArray]:
         """What each column gains at most as one more fault, in log likelihood, and the loss with which it does.
 
-        A reading is taken for no more exact than the losses that are tried are far apart; `fine`: these get as near as
-        the noise lets them."""
+        A reading is taken to be as inexact as the losses that are tried are far apart; `fine`: these get as near as the
+        noise lets them."""
         columns, sizes = self._columns, self._columns.sizes
         probability, lost = self._lost(state)
         least = np.where(probability > 1 - RESOLUTION, lost, 0.0).max(axis=0)[columns.reading]
@@ -408,8 +407,8 @@ class Locator:
         if self._mixed:
             return DOUBT
         worst = []
-        for each in (int(gains.argmax()), column):
-            faults, own = (*others.faults, each), (*others.losses, float(losses[each]))
+        for fault in (int(gains.argmax()), column):
+            faults, own = (*others.faults, fault), (*others.losses, float(losses[fault]))
             worst.append(self._lost(replace(others, faults=faults, losses=own))[1].max(axis=0))
         apart = max(float(np.linalg.norm(worst[0] - worst[1])) / others.noise, ONE_IN_100)
         return ONE_IN_100 * apart - 0.5 * apart**2
