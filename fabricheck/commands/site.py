@@ -144,8 +144,8 @@ def init(given: InitOptions) -> None:
         )
     if open_:
         parts = f"{len(open_)} {'part' if len(open_) == 1 else 'parts'} to repair or confirm"
-        text = "the files describe it as it should be; to confirm, remove what init wrote and run it with --accept"
-        click.echo(f"{parts}: {text}", err=True)
+        nominal = "the files describe it as it should be; " if all(doubt.changed for doubt in open_) else ""
+        click.echo(f"{parts}: {nominal}to confirm, remove what init wrote and run it with --accept", err=True)
     context.exit(0 if ready and not facts.unseen and not open_ else 1)
 
 

@@ -6,13 +6,12 @@ import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from fabricheck.commands.options import SYSTEM_OR_FILE, given_topology, is_topology_file
-from fabricheck.errors import UserError, refused
+from fabricheck.errors import UserError
 from fabricheck.records.operations import PAIRS
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ _Cells = tuple[str, ...]
 @click.option(
     "--unit", type=click.Choice(["Gb/s", "GB/s"]), default="Gb/s", show_default=True, help="Unit of the text."
 )
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw the node into this file.")
-def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
+def expected(system: str, layout: str, unit: str) -> None:
     """Print the bandwidth that every pair and collective of a node should reach with large transfers.
 
     When: a value looks wrong, or to check a new topology.yaml.
@@ -53,18 +51,13 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     collective.
 
     \b
-    fabricheck expected --system alps --unit GB/s --svg node.svg
+    fabricheck expected --system alps --unit GB/s
     """
     from fabricheck.judge.expected_table import expected_rows
     from fabricheck.topology.algorithms import estimates
-    from fabricheck.topology.drawing import draw
-    from fabricheck.wholefile import whole_file
 
     topology, references, published = _load(system)
     table = list(expected_rows(topology, references))
-    if svg is not None:
-        with refused(f"{svg}:", "written"), whole_file(svg) as file:
-            file.write_text(draw(topology), encoding="utf-8")
     if layout == "json":
         content = {
             "system": topology.system,

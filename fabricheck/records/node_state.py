@@ -125,7 +125,7 @@ class BlockedPath:
 
 
 #: Of more nodes each asks those that are 1, 2, 4, … further in the order of their names.
-MOST_NODES = 9
+MOST_NODES = 64
 
 
 def asked_by(host: str, names: Sequence[str]) -> tuple[str, ...]:

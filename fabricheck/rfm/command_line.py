@@ -12,7 +12,9 @@ import reframe as rfm
 from fabricheck.fleet.settings import KEY
 from fabricheck.records.case import name_without_blanks
 from fabricheck.results.node_state import FOLDER
-from fabricheck.rfm.launch import launch_command
+from fabricheck.rfm.job_end import EXIT_STATUS, FAILED
+from fabricheck.rfm.launch import launch_command, topology_of
+from fabricheck.rfm.paths import nics_of
 from fabricheck.state.programs import module_command
 from fabricheck.suite import suite_root
 
@@ -106,7 +108,6 @@ def ranks_together(placement: str, where: str, ranks: int) -> str:
     `where`: `system:partition`, whose topology says which GPUs those are; rank i drives GPU i. Empty where no GPUs can
     be placed so.
     """
-    from fabricheck.rfm.launch import topology_of
     from fabricheck.topology.memory import placements
 
     topology = topology_of(where)
@@ -119,6 +120,10 @@ def ranks_together(placement: str, where: str, ranks: int) -> str:
 
 #: Seconds after which a launch that asks the nodes is ended; the test goes on.
 LIMIT_S = 45
+# Ends a job, or the launch of a shared one, over nodes that cannot talk, as fabricbench ends where MPI does not start.
+_END_UNCONNECTED = (
+    f"if ls {FOLDER}/*.unconnected > /dev/null 2>&1; then touch ended; echo {FAILED} > {EXIT_STATUS}; exit {FAILED}; fi"
+)
 # What launchers call the number of a rank on its node. One rank asks; without any of these, the first to come.
 _LOCAL_RANKS = (
     "SLURM_LOCALID",
@@ -135,26 +140,28 @@ def ask_nodes(test: rfm.RegressionTest) -> None:
     """Adds to the job of `test` what asks its nodes, once its commands are known: the last of them ends the job."""
     # The script of a local job runs on its only node; any other may run elsewhere.
     partition = test.current_partition
-    local = partition.scheduler.registered_name == "local" and getattr(test, "num_nodes", 1) == 1
+    nodes = getattr(test, "num_nodes", 1)
+    local = partition.scheduler.registered_name == "local" and nodes == 1
     local = local and KEY not in partition.extras
     launch = "" if local else f"{launch_command(test)} "
     program = getattr(getattr(test, "fabricbench", None), "program", "")
-    nodes = getattr(test, "num_nodes", 1)
-    before, after = (state_command(when, launch, nodes, program) for when in ("before", "after"))
-    test.prerun_cmds = [f"mkdir -p {FOLDER}", before, *test.prerun_cmds]
+    ports = nics_of(partition.fullname) if nodes > 1 else ()
+    before, after = (state_command(when, launch, nodes, program, ports) for when in ("before", "after"))
+    test.prerun_cmds = [f"mkdir -p {FOLDER}", before, *[_END_UNCONNECTED] * (nodes > 1), *test.prerun_cmds]
     test.postrun_cmds = [*test.postrun_cmds[:-1], after, *test.postrun_cmds[-1:]]
 
 
-def state_command(when: str, launch: str, nodes: int = 1, program: str = "") -> str:
+def state_command(when: str, launch: str, nodes: int = 1, program: str = "", ports: Sequence[str] = ()) -> str:
     """One line of a shell that leaves the state of each node in `FOLDER`; it ends in bounded time, and never fails.
 
     `launch`: the launcher with its options and a blank, empty where this very node is asked. `program`: what is run.
-    Compute nodes where the Python that this is does not run, as of another architecture, use their own.
+    `ports`: by which the nodes have to reach each other. Compute nodes where the Python that this is does not run, as
+    of another architecture, use their own.
     """
     rank = ""
     for name in reversed(_LOCAL_RANKS):
         rank = f"${{{name}:-{rank}}}" if rank else f"${{{name}:-0}}"
-    _, *ask = module_command("fabricheck.state.collect", FOLDER, when, str(nodes), *filter(None, [program]))
+    _, *ask = module_command("fabricheck.state.collect", FOLDER, when, str(nodes), program, ",".join(ports))
     script = (
         f'[ "{rank}" = 0 ] || exit 0; p={shlex.quote(sys.executable)}; "$p" -c "" || p=python3; '
         f'exec "$p" {shlex.join(ask)}'

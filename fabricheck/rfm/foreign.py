@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,6 @@ _GPU_AWARE = (
 
 #: Works at the end of any settings, also where functions have put environments into them.
 _ADD = 'site_configuration["environments"].append({}); '
-_ADD_ENVIRON = 'part.update(environs=[*part["environs"], "gpu"])'
 _PARTITIONS = 'sum([system["partitions"] for system in site_configuration["systems"]], [])'
 DOCUMENT = "docs/your-own-reframe.md"
 
@@ -119,11 +118,8 @@ def _adopt(partition: Any, *, login: bool) -> Iterable[str]:
         yield f"{partition.fullname} is left out: it runs on this machine, a login node ({DOCUMENT})"
         return
     gpus, unknown = gpus_of_devices(partition.devices, _words_of(partition))
-    if unknown:
-        backend = "hip" if re.search("instinct|rocm", _words_of(partition)) else "cuda"
-        yield f"{partition.fullname}: its GPUs are left out: {unknown}; {_paste(partition, backend, give_arch=True)}"
-    elif gpus is None and (hint := _hint(partition)):
-        yield f"{partition.fullname}: its GPUs are left out: {hint} ({DOCUMENT})"
+    if gpus is None and (device := _device_to_add(partition)):
+        yield f"{partition.fullname}: its GPUs are left out: {unknown}; {_paste(partition, device)}"
     if gpus is not None and (line := _ask_for_gpus(partition)):
         yield f"{partition.fullname}: {line}"
     if "nodes" not in partition.extras and "multinode" not in partition.features:
@@ -142,36 +138,52 @@ def _adopt(partition: Any, *, login: bool) -> Iterable[str]:
         yield f"{where} is not described for Fabricheck; taken for {derived} ({DOCUMENT})"
     # Also of those that an earlier check's call has completed.
     if gpus is not None and all(each.extras.get("backend", "host") == "host" for each in partition.environs):
-        yield f"{partition.fullname}: no environment drives its GPUs; {_paste(partition, gpus.backend)}"
+        device = next(each.info for each in partition.devices if each.device_type == "gpu")
+        yield f"{partition.fullname}: no environment drives its GPUs; {_paste(partition, device, known=True)}"
 
 
-def _paste(partition: Any, backend: str, *, give_arch: bool = False) -> str:
-    """A line for the end of the settings: an environment for the GPUs of all partitions with devices, or, with
-    `give_arch`, of this one, whose devices have to name their architecture."""
-    own = (each.modules for each in partition.environs if "mpi" in each.features and each.modules)
-    modules = [*map(str, next(own, _SNIPPET[backend][:1])), *_SNIPPET[backend][1:]]
-    system = partition.fullname.partition(":")[0]
-    environment = {"name": "gpu", "target_systems": [system], "modules": modules, "features": ["mpi"]}
-    update, condition = _ADD_ENVIRON, 'part.get("devices")'
-    if give_arch:
-        arch = {"arch": "sm_90" if backend == "cuda" else "gfx90a"}
-        update += f' or part["devices"][0].update({json.dumps(arch)})'
-        condition = f'part["name"] == "{partition.name}"'
-    where = "add to the end of the settings, as its nodes are" if give_arch else "add to the end of the settings"
-    return f"{where}: {_ADD.format(json.dumps(environment))}[{update} for part in {_PARTITIONS} if {condition}]"
+def _paste(partition: Any, device: Mapping[str, Any], *, known: bool = False) -> str:
+    """A line for the end of the settings: the `device` that the nodes of this partition have, and an environment that
+    drives it, where there is none; where settings have the device (`known`), the environment for all such partitions.
+    """
+    gpus, _ = _gpus_of(device, _words_of(partition))
+    backend = gpus.backend if gpus is not None else "cuda"
+    changes = {} if known else {"devices": json.dumps([device])}
+    add = ""
+    if all(_backend(partition, environ, gpus) == "host" for environ in partition.environs):
+        own = (each.modules for each in partition.environs if "mpi" in each.features and each.modules)
+        modules = [*map(str, next(own, _SNIPPET[backend][:1])), *_SNIPPET[backend][1:]]
+        system = partition.fullname.partition(":")[0]
+        environment = {"name": "gpu", "target_systems": [system], "modules": modules, "features": ["mpi"]}
+        add = _ADD.format(json.dumps(environment))
+        changes["environs"] = '[*part["environs"], "gpu"]'
+    updates = ", ".join(f"{name}={value}" for name, value in changes.items())
+    condition = 'part.get("devices")' if known else f'part["name"] == "{partition.name}"'
+    where = "add to the end of the settings" if known else "add to the end of the settings, as its nodes are"
+    return f"{where}: {add}[part.update({updates}) for part in {_PARTITIONS} if {condition}]"
 
 
-def _hint(partition: Any) -> str:
-    """What to add to a partition without devices whose words name GPUs; empty where none do."""
+def _backend(partition: Any, environ: Any, gpus: PartitionGpus | None) -> str:
+    """What an environment would drive on nodes with `gpus`: by its words, else by its extras."""
+    derived = derive(environment_text(partition, environ), gpus)
+    by_words = derived.backend if derived is not None else "host"
+    return by_words if by_words != "host" else str(environ.extras.get("backend", "host"))
+
+
+def _device_to_add(partition: Any) -> dict[str, Any]:
+    """The GPUs of a partition as its `devices` should have them: those that it has, with an architecture, or those that
+    its words name; empty where none do."""
     words = _words_of(partition)
+    for device in partition.devices:
+        if device.device_type == "gpu":
+            return {**device.info, "arch": "gfx90a" if re.search("instinct|rocm", words) else "sm_90"}
     if not re.search(r"\bgpus?\b|gres|_rfm_gpu", words):
-        return ""
+        return {}
     name, product = _model_in(words)
     here = re.escape(name)
     count = re.search(rf"\b(\d+) {here}\b|\b{here} (\d+) (?:cn|per node)\b", words) if name else None
     arch = (f"sm_{product.arch}" if product.backend == "cuda" else product.arch) if product is not None else "sm_90"
-    device = {"type": "gpu", "arch": arch, "num_devices": int(count[1] or count[2]) if count else 4}
-    return f'add "devices": [{json.dumps(device)}], as its nodes are'
+    return {"type": "gpu", "arch": arch, "num_devices": int(count[1] or count[2]) if count else 4}
 
 
 def _words_of(partition: Any) -> str:
@@ -220,15 +232,17 @@ def _ask_for_gpus(partition: Any) -> str:
 
 
 def gpus_of_devices(devices: Iterable[Any], words: str = "") -> tuple[PartitionGpus | None, str]:
-    """The GPUs of ReFrame's `devices`, and why they cannot be known; neither where there are none.
+    """The GPUs of ReFrame's `devices`, and why they cannot be known.
 
     Where they name neither architecture nor model, `words` of the partition may: `gpu_rome_a100_40`.
     """
     gpu = next((each.info for each in devices if each.device_type == "gpu"), None)
-    if gpu is None:
-        return None, ""
-    arch, model = (str(gpu.get(name) or "").lower() for name in ("arch", "model"))
-    count = int(gpu.get("num_devices", 1))
+    return (None, "it has no devices") if gpu is None else _gpus_of(gpu, words)
+
+
+def _gpus_of(device: Mapping[str, Any], words: str) -> tuple[PartitionGpus | None, str]:
+    arch, model = (str(device.get(name) or "").lower() for name in ("arch", "model"))
+    count = int(device.get("num_devices", 1))
     for backend, pattern in _ARCHITECTURES:
         if (match := re.match(pattern, arch)) is not None:
             return PartitionGpus(count, backend, match[1]), ""

@@ -39,7 +39,9 @@ EXIT_STATUS = "exit-status"
 #: What fabricbench leaves in the folder of a plan as soon as it begins.
 BEGUN = "begun"
 
-#: fabricbench's exit status where all was measured and data arrived wrong, and where the machine cannot run it.
+#: fabricbench's exit status where something failed, where all was measured and data arrived wrong, and where the
+#: machine cannot run it.
+FAILED = 3
 WRONG_DATA = 5
 UNSUPPORTED = 6
 # No program's exit status: the job was ended, with its launcher or scheduler, after the last line of the result file.
@@ -49,7 +51,8 @@ _ENDED_BY_SIGNAL = frozenset(128 + each for each in (signal.SIGHUP, signal.SIGKI
 
 
 def read_exit_status(test: rfm.RegressionTest, more: str) -> int:
-    """The exit status that the job of `test` left; LOST_AFTERWARDS where it left none and all was measured.
+    """The exit status that the job of `test` left; where it left none, LOST_AFTERWARDS if all was measured, and FAILED
+    if fabricbench wrote why it ended.
 
     `not_judged`, with `more` at its end, where there is none and fabricbench had not come to its end.
     """
@@ -57,20 +60,23 @@ def read_exit_status(test: rfm.RegressionTest, more: str) -> int:
     try:
         return int((folder / EXIT_STATUS).read_text())
     except (OSError, ValueError):
-        if has_footer(folder / RESULT):
+        last = _last_record(folder / RESULT)
+        if last.get("record") == "footer":
             return LOST_AFTERWARDS
+        if last.get("record") == "error" and last.get("kind") != "crash":
+            return FAILED
         text = "the job ended before fabricbench and left no exit status"
         ended_early = Finding("result-incomplete", Verdict.INCOMPLETE, text)
         raise not_judged(folder, [*who_failed(test), ended_early], more) from None
 
 
-def has_footer(result: Path) -> bool:
-    """Whether fabricbench wrote its last line, which it does when all ranks have measured everything."""
+def _last_record(result: Path) -> dict[str, Any]:
+    """Return the last line of a result file, a footer when all ranks have measured everything; empty without one."""
     try:
         last = json.loads(result.read_bytes().splitlines()[-1])
     except (OSError, ValueError, IndexError, RecursionError):
-        return False
-    return isinstance(last, dict) and last.get("record") == "footer"
+        return {}
+    return last if isinstance(last, dict) else {}
 
 
 def own_status(run: Run, status: int, errors: str) -> int:
@@ -132,7 +138,11 @@ def faults_of_nodes(result: Path, where: str) -> list[Finding]:
 
     topology = topology_of(where)
     states = read_states(result)
-    blocked = [each for each in find_blocked(states, topology) if each.is_problem]
+    blocked = []
+    for finding in find_blocked(states, topology):
+        # What is DEGRADED beside a measurement kept this one from starting.
+        verdict = Verdict.INCOMPLETE if finding.verdict is Verdict.DEGRADED else finding.verdict
+        blocked += [replace(finding, verdict=verdict)] * finding.is_problem
     evidence = evidence_without_run(states, topology)
     return [*blocked, *(finding_of(fact, fact.verdict, topology) for fact in evidence if fact.verdict is not None)]
 
@@ -240,7 +250,7 @@ def _is_whole(folder: Path) -> bool:
         status = int((folder / EXIT_STATUS).read_text())
     except (OSError, ValueError):
         return False
-    return status in (0, WRONG_DATA) and has_footer(folder / RESULT)
+    return status in (0, WRONG_DATA) and _last_record(folder / RESULT).get("record") == "footer"
 
 
 def _commands(script: Path, run: Path) -> str:

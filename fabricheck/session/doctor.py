@@ -40,7 +40,7 @@ def ask_this_node(seconds: float) -> NodeState:
     """
     with tempfile.TemporaryDirectory(prefix="fabricheck-") as folder:
         until = time.monotonic() + seconds - WRITES_S
-        got = ask(module_command("fabricheck.state.collect", folder, "before", f"--until={until}"), seconds)
+        got = ask(module_command("fabricheck.state.collect", folder, "before", "1", "", "", str(until)), seconds)
         files = list(Path(folder).glob("*.json"))
         if not files:
             raise UserError(

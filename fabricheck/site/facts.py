@@ -26,7 +26,15 @@ from fabricheck.site.found import (
 )
 from fabricheck.site.nics import associate, gpudirect, one_a_card
 from fabricheck.site.nominal import nominal, product_of, with_data_sheets
-from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlink_domain, read_topo, switch_reduces
+from fabricheck.site.nvidia import (
+    TopoTable,
+    from_nvidia_topo,
+    from_nvml,
+    nvlink_domain,
+    read_topo,
+    switch_reduces,
+    without_slices,
+)
 from fabricheck.site.other_gpus import from_kfd, from_rocm_topo, from_xpu_smi, read_json
 from fabricheck.site.slurm import Slurm, as_captured, read_slurm
 from fabricheck.site.software import NodeSoftware, software_of
@@ -69,7 +77,8 @@ def _read_facts(directory: Path) -> NodeFacts:
     numa_nodes = tuple(cpus)
     slurm = read_slurm(as_captured(read_json(directory / capture.SLURM) or texts.slurm_of_texts(pasted)))
     topo = pasted.get(texts.NVIDIA_SMI_TOPO)
-    table = read_topo(topo, cpus) if topo else None
+    sliced = texts.sliced_of_list(pasted.get(texts.NVIDIA_SMI_LIST, ""))
+    table = without_slices(read_topo(topo, cpus), sliced, problems) if topo else None
     gres = _gres(slurm, len(table.rows) if table is not None else 0)
     nvml = read_json(directory / capture.NVML) or of_nccl.get("nvml") or {}
     on_bus = read_json(directory / capture.PCI_GPUS) or []
@@ -78,19 +87,20 @@ def _read_facts(directory: Path) -> NodeFacts:
     else:
         listed = (pasted.get(tool, "") for tool in (texts.NVIDIA_SMI_LIST, texts.ROCM_SMI_NAMES))
         names = texts.names_of_list("\n".join(listed))
+        names = {index: name for index, name in names.items() if index not in sliced}
         vendor, gpus, links = _of_tools(
             directory, pasted, table, numa_nodes, names, on_bus=on_bus, gres=gres, notes=notes["links"]
         )
         if gpus and gres and not names:
             notes["gpus"].append(f"{gres} is Slurm's name of the GPUs: `nvidia-smi -L` in the folder has the whole one")
     gpus, links = with_data_sheets(gpus, links, _gres(slurm, len(gpus)))
-    if any(gpu.model == "unknown" for gpu in gpus):
+    if any(gpu.model.startswith("unknown") for gpu in gpus):
         notes["gpus"].append(_ASK_MODEL.get(vendor, "fill in model, and arch in settings.py"))
     ports = read_json(directory / capture.NICS) or of_nccl.get("nics")
     if ports is None:
         ports = texts.ports_of_ibstat(pasted[texts.IBSTAT]) if texts.IBSTAT in pasted else []
     nics = one_a_card(gpus, _nics(ports, notes["nics"]), links, table, notes["nics"])
-    if not gpus and not numa_nodes and not nics:
+    if not (gpus or numa_nodes or nics or problems):
         some = f"none of {', '.join(_TELLING)}, and no text of {texts.TOOLS}"
         raise UserError(f"{directory}: has no captures of GPUs, NICs or NUMA domains: {some}")
     host = read_json(directory / capture.HOST) or {}
@@ -109,7 +119,7 @@ def _read_facts(directory: Path) -> NodeFacts:
         notes_at={place: tuple(lines) for place, lines in notes.items()},
         problems=tuple(dict.fromkeys(problems)),
         software=_software(directory),
-        unseen=0 if gpus else len(on_bus),
+        unseen=0 if gpus else len(on_bus) or len(sliced),
         on_bus=tuple(one for one in on_bus if one["vendor"] == vendor),
         table=table,
         slurm=slurm,
@@ -120,6 +130,7 @@ def _read_facts(directory: Path) -> NodeFacts:
 _ASK_MODEL = {
     "nvidia": "the models of the GPUs are not in the captures: add the output of `nvidia-smi -L` to the folder",
     "amd": "the models of the GPUs are not in the captures: add the output of `rocm-smi --showproductname`",
+    "intel": "the models of the GPUs are not in the captures: add the output of `xpu-smi discovery -j`",
 }
 
 
@@ -218,9 +229,6 @@ def _of_tools(
         return "amd", *from_rocm_topo(pasted[texts.ROCM_SMI_TOPO], names, numa_nodes, notes)
     if texts.XPU_SMI_TOPO in pasted:
         discovery = directory / capture.XPU_SMI_DISCOVERY
-        # Captures of an earlier version have Intel's cards apart.
-        earlier = read_json(directory / "intel.json") or []
-        on_bus = [*on_bus, *({**card, "path_speed": card["link_speed"]} for card in earlier)]
         return "intel", *from_xpu_smi(pasted[texts.XPU_SMI_TOPO], discovery, on_bus, notes)
     if names:
         tools = f"`{texts.NVIDIA_SMI_TOPO}` or `{texts.ROCM_SMI_TOPO}`"
@@ -308,10 +316,13 @@ def _of_cards(nics: Sequence[FoundNic], notes: list[str]) -> list[FoundNic]:
     limits = {nic.name: pcie_link(nic.name, "", *nic.pcie, "").rate_gbps for nic in nics if nic.pcie is not None}
     cables: dict[tuple[str, ...], list[FoundNic]] = defaultdict(list)
     for nic in nics:
-        narrow = nic.rate_gbps is not None and (limits.get(nic.name) or nic.rate_gbps) < nic.rate_gbps
-        place = (nic.pci or "").rpartition("/")[2]
-        same = (nic.system_guid, place[-1:]) if nic.system_guid else (nic.card, place[5:])
-        cables[same if narrow and place else (nic.name,)].append(nic)
+        limit, place = limits.get(nic.name), (nic.pci or "").rpartition("/")[2] or _place_in(nic.name)
+        cable: tuple[str, ...] = (nic.name,)
+        if place and limit is not None and limit < (nic.rate_gbps or 0.0):
+            cable = (nic.system_guid, place[-1:]) if nic.system_guid else (nic.card, place[5:])
+        elif place and limit is None and nic.system_guid:
+            cable = nic.system_guid, place[5:]  # of other slots and functions the cables may be several
+        cables[cable].append(nic)
     at_most = {}
     together = []
     for of_cable in cables.values():
@@ -322,6 +333,17 @@ def _of_cards(nics: Sequence[FoundNic], notes: list[str]) -> list[FoundNic]:
     if together:
         notes.append(f"{few(together)}: functions of one card share its cable, and each counts as its part of it")
     return [at_most[nic.name] for nic in nics]
+
+
+# systemd's and udev's names of ports by their place: roceP2p1s0f1 is function 1 of slot 0 of bus 1 of PCI domain 2.
+_BY_PLACE = re.compile(r"(?:roce|ib|en)(?:P(\d+))?p(\d+)s(\d+)f(\d)\w*")
+
+
+def _place_in(name: str) -> str:
+    """The PCI address that the name of a port tells; empty where it tells none."""
+    match = _BY_PLACE.fullmatch(name)
+    domain, bus, slot, function = (int(number or 0) for number in match.groups()) if match else (0, 0, 0, 0)
+    return f"{domain:04x}:{bus:02x}:{slot:02x}.{function}" if match else ""
 
 
 # RDMA device ids of BlueField (the kernel's hca_type): DPUs for the host's storage and front-end.
@@ -340,10 +362,11 @@ def _rails(nics: Sequence[FoundNic], notes: list[str]) -> tuple[FoundNic, ...]:
     if not kinds:
         return ()
     main = max(kinds.values(), key=total)
+    rate = main[0].rate_gbps or 0.0
     front: list[str] = []
     for ports in kinds.values():
-        is_slower = max(nic.rate_gbps or 0.0 for nic in ports) < (main[0].rate_gbps or 0.0)
-        if 2 * len(ports) < len(main) and (is_slower or _DPU.search(ports[0].card or "")):
+        slower = max(nic.rate_gbps or 0.0 for nic in ports) < rate and 2 * len(ports) < len(main)
+        if ports is not main and (slower or _DPU.search(ports[0].card)):
             front += [nic.name for nic in ports]
     if front:
         text = f"left out as front-end: a DPU, or slower than the {len(main)} others, and of another kind"

@@ -61,6 +61,8 @@ def _rated(link: FoundLink, gpu: FoundGpu) -> FoundLink:
         )
     if link.technology == "Infinity Fabric" and gpu.arch != "unknown":
         return link_of_arch(link, gpu.arch)
+    if link.rate_gbps is None and link.technology == "PCIe" and product is not None and product.to_cpu:
+        return replace(link, technology=product.to_cpu, source=f"{_SHEET} of {gpu.model}")
     if link.rate_gbps is None and link.technology in ("PCIe", "link to the CPU") and (sheet := _pcie_of(product)):
         return pcie_link(link.ends[0], link.ends[1], *sheet, f"{_SHEET} of {gpu.model}")
     return link

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -44,11 +44,7 @@ def from_nvml(
 
     A GPU in MIG mode is left out, since what a program sees of it is not a whole GPU.
     """
-    for gpu in entries:
-        if gpu.get("mig"):
-            problems.append(
-                f"GPU {gpu['index']} is in MIG mode and left out: switch it off: nvidia-smi -i {gpu['index']} -mig 0"
-            )
+    problems += [_in_mig_mode(gpu["index"]) for gpu in entries if gpu.get("mig")]
     gpus = [gpu for gpu in entries if not gpu.get("mig")]
     places = {gpu["index"]: _numa_of(gpu, numa, numa_nodes) for gpu in gpus}
     gpu_facts = tuple(_gpu(gpu, places[gpu["index"]]) for gpu in gpus)
@@ -167,34 +163,29 @@ def read_topo(text: str, cpus: Mapping[int, str]) -> TopoTable:
     head = next((cells for cells in table if cells[0] == "GPU0"), None)
     if head is None:
         raise UserError("a table without GPUs is not the output of `nvidia-smi topo -m`")
-    header = ["", *head]
-    # Newer versions number the NICs and name them below: `NIC0: mlx5_0`.
+    # GPUs and NICs come first; newer versions number the NICs and name them below: `NIC0: mlx5_0`.
+    at_cpus, at_numa = (head.index(name) + 1 if name in head else None for name in ("CPU Affinity", "NUMA Affinity"))
     names = dict(re.findall(r"^[ \t]*(NIC\d+): (\S+)", text, re.MULTILINE))
-    ends = {at: names.get(cell, cell) for at, cell in enumerate(header) if re.fullmatch(r"(GPU|NIC)\d+|mlx\w+", cell)}
-    of_cpus, of_numa = (header.index(name) if name in header else None for name in ("CPU Affinity", "NUMA Affinity"))
+    ends = [names.get(cell, cell) for cell in head[: (at_cpus or len(head) + 1) - 1] if cell]
     # Where blanks are between cells, an empty one before the NUMA node is not seen.
-    last = max(ends) if of_numa is None or between != "\t" else max(*ends, of_numa)
-    rows, numa = {}, {}
-    of_nics = {
-        names.get(cells[0], cells[0]): {name: cells[at] for at, name in ends.items()}
-        for cells in table
-        if cells is not head and re.fullmatch(r"NIC\d+|mlx\w+", cells[0]) and len(cells) > max(ends)
-    }
+    least = at_numa if at_numa is not None and between == "\t" else len(ends)
+    rows: dict[int, dict[str, str]] = {}
+    numa: dict[int, int] = {}
+    of_nics: dict[str, dict[str, str]] = {}
     for cells in table:
-        if cells is head or not re.fullmatch(r"GPU\d+", cells[0]) or len(cells) <= last:
+        name = names.get(cells[0], cells[0])
+        row = dict(zip(ends, cells[1:], strict=False))
+        if cells is head or name not in ends or len(row) < len(ends):
             continue
-        row = {name: cells[at] for at, name in ends.items()}
-        if not all(_CELL.fullmatch(cell) for cell in row.values()):
-            continue
-        index = int(cells[0][3:])
-        rows[index] = row
-        if of_numa is not None and of_numa < len(cells) and cells[of_numa].isdecimal():
-            numa[index] = int(cells[of_numa])
-        elif of_numa is None and of_cpus is not None and of_cpus < len(cells):
-            for node, listed in cpus.items():
-                if listed == cells[of_cpus]:
-                    numa[index] = node
-    missing = [name for name in ends.values() if re.fullmatch(r"GPU\d+", name) and int(name[3:]) not in rows]
+        if not re.fullmatch(r"GPU\d+", name):
+            of_nics[name] = row
+        elif len(cells) > least and all(_CELL.fullmatch(cell) for cell in row.values()):
+            index = int(name[3:])
+            rows[index] = row
+            node = _numa_node(cells, at_numa, at_cpus, cpus)
+            if node is not None:
+                numa[index] = node
+    missing = [name for name in ends if re.fullmatch(r"GPU\d+", name) and int(name[3:]) not in rows]
     if missing:
         gpus = few(missing)
         raise UserError(
@@ -202,6 +193,27 @@ def read_topo(text: str, cpus: Mapping[int, str]) -> TopoTable:
         )
     # That of `topo -mp` shows PCIe where there are NVLinks; its legend has none.
     return TopoTable(rows, numa, of_nics, hides_links="Legend:" in text and not re.search(r"\bNV(\d|#)", text))
+
+
+def _numa_node(cells: Sequence[str], at_numa: int | None, at_cpus: int | None, cpus: Mapping[int, str]) -> int | None:
+    """Where a row of the table has its GPU: the first of a list, in which those of GPUs' memory come later; of older
+    versions, which have no such column, the node that has the row's cores."""
+    if at_numa is not None:
+        match = re.match(r"\d+", cells[at_numa]) if at_numa < len(cells) else None
+        return int(match[0]) if match is not None else None
+    listed = cells[at_cpus] if at_cpus is not None and at_cpus < len(cells) else None
+    return next((node for node, of_node in cpus.items() if of_node == listed), None)
+
+
+def without_slices(table: TopoTable, sliced: Collection[int], problems: list[str]) -> TopoTable:
+    """The table without the GPUs in MIG mode, since what a program sees of them is not a whole GPU."""
+    problems += [_in_mig_mode(index) for index in sliced]
+    rows = {index: row for index, row in table.rows.items() if index not in sliced}
+    return replace(table, rows=rows)
+
+
+def _in_mig_mode(index: int) -> str:
+    return f"GPU {index} is in MIG mode and left out: switch it off: nvidia-smi -i {index} -mig 0"
 
 
 def from_nvidia_topo(
@@ -222,38 +234,37 @@ def from_nvidia_topo(
         for name, cell in row.items()
         if (match := re.fullmatch(r"NV(\d+)", cell)) and int(name[3:]) in table.rows
     }
-    gpus = tuple(
-        FoundGpu(
-            index,
-            short_model(names.get(index, gres or "unknown")),
-            "unknown",
-            table.numa.get(index),
-            links=max((count for pair, count in counts.items() if pair[0] == index), default=0),
-        )
-        for index in table.rows
-    )
-    product = gpu_product(gpus[0].model)
-    links = _switch_or_direct(gpus, counts, product.links if product is not None else None, notes)
-    links += [FoundLink((f"gpu{gpu.index}", f"numa{gpu.numa or 0}"), "PCIe", 1, None, _TOPO) for gpu in gpus]
-    return gpus, links
+    product = gpu_product(short_model(names.get(min(table.rows), gres)))
+    links = _switch_or_direct([*table.rows], counts, product.links if product is not None else None, notes)
+    active = Counter[str]()
+    for link in links:
+        for end in link.ends:
+            active[end] += link.count
+    gpus = []
+    for index in table.rows:
+        model, numa = short_model(names.get(index, gres)), table.numa.get(index)
+        gpus.append(FoundGpu(index, model, "unknown", numa, links=active[f"gpu{index}"]))
+        links.append(FoundLink((f"gpu{index}", f"numa{numa or 0}"), "PCIe", 1, None, _TOPO))
+    return tuple(gpus), links
 
 
 _TOPO = "nvidia-smi topo -m"
 
 
 def _switch_or_direct(
-    gpus: Sequence[FoundGpu], counts: Mapping[tuple[int, int], int], of_sheet: int | None, notes: list[str]
+    gpus: Sequence[int], counts: Mapping[tuple[int, int], int], of_sheet: int | None, notes: list[str]
 ) -> list[FoundLink]:
     """`NVn` between pairs is a switch with n links a GPU where direct links would need more than a GPU has (`of_sheet`,
     else 18, the most up to Blackwell)."""
-    needed = {gpu.index: sum(count for pair, count in counts.items() if pair[0] == gpu.index) for gpu in gpus}
+    of_gpu = {gpu: [count for pair, count in counts.items() if pair[0] == gpu] for gpu in gpus}
+    linked = [gpu for gpu in gpus if of_gpu[gpu]]
+    needed = max(map(sum, of_gpu.values()), default=0)
     most = max(counts.values(), default=0)
-    linked = [gpu for gpu in gpus if needed[gpu.index]]
     everyone = len(counts) == len(linked) * (len(linked) - 1)
-    if everyone and len(linked) > 1 and (max(needed.values()) > (of_sheet or 18) or most == of_sheet):
+    if everyone and len(linked) > 1 and (needed > (of_sheet or 18) or most == of_sheet):
         if of_sheet is None:
             notes.append(f"NV{most} between all pairs is taken for an NVSwitch: a GPU does not have that many links")
-        return [FoundLink((f"gpu{gpu.index}", "nvswitch"), "NVLink", gpu.links or most, None, _TOPO) for gpu in linked]
+        return [FoundLink((f"gpu{gpu}", "nvswitch"), "NVLink", max(of_gpu[gpu]), None, _TOPO) for gpu in linked]
     return [
         FoundLink((f"gpu{a}", f"gpu{b}"), "NVLink", count, None, _TOPO)
         for (a, b), count in sorted(counts.items())

@@ -88,6 +88,8 @@ def plan(facts: NodeFacts, system: str, description: str, choices: Choices) -> S
         left_out.append("everything: no MPI library is on the PATH, in a module or in the virtual environment")
     if any(len(one.nodes) > 1 for one in chosen) and not facts.nics:
         of_partitions.append("the rate of the network: no port with a rate is in /sys; give nics in topology.yaml")
+    if not facts.cores:
+        of_partitions.append("processor: no source has the number of cores: add the output of `LC_ALL=C lscpu`")
     left_out += facts.software.notes
     names = [each["name"] for each in environments]
     partitions = [_slurm_partition(facts, slurm, one, names, choices) for one in chosen if slurm is not None]
@@ -230,7 +232,6 @@ def _gpu_parts(facts: NodeFacts, library: Library, *, alone: bool) -> tuple[list
 
 def _common(facts: NodeFacts, environments: Sequence[str]) -> dict[str, Any]:
     """What partitions of this node have in common, however jobs get there."""
-    cores, sockets = max(1, facts.cores), max(1, facts.sockets)
     unsupported = {}
     if facts.gpus and facts.cores and len(facts.numa_nodes) == 1:
         unsupported = {"unsupported": {"host_numa=remote": "one NUMA node, by `fabricheck init`"}}
@@ -240,12 +241,13 @@ def _common(facts: NodeFacts, environments: Sequence[str]) -> dict[str, Any]:
         joined = [name for technology, name in _LINKS if any(x.technology.startswith(technology) for x in facts.links)]
         content["features"] = ["gpu", APIS[facts.vendor], *joined, *(["nvswitch"] if facts.has_switch else [])]
         content["devices"] = [{"type": "gpu", "arch": gpu.arch, "model": gpu.model, "num_devices": len(facts.gpus)}]
-    content["processor"] = {
-        "num_cpus": cores,
-        "num_cpus_per_core": 1,
-        "num_cpus_per_socket": cores // sockets or 1,
-        "num_sockets": sockets,
-    }
+    if facts.cores:
+        content["processor"] = {
+            "num_cpus": facts.cores,
+            "num_cpus_per_core": 1,
+            "num_cpus_per_socket": facts.cores // max(1, facts.sockets) or 1,
+            "num_sockets": max(1, facts.sockets),
+        }
     content["extras"] = {"tuning_profile": "default", "gpus_per_node": len(facts.gpus), "nodes": 1, **unsupported}
     return content
 

@@ -23,19 +23,23 @@ IBSTAT = "ibstat"
 SINFO = "sinfo"
 SRUN_MPI = "srun --mpi=list"
 SCONTROL_CONFIG = "scontrol show config"
+SCONTROL_NODES = "scontrol show nodes"
+# A name and what is behind it, in a line of lscpu in any language.
+_NAME, _COLON = r"[^:\uff1a\n]*", r"[:\uff1a]"
 # By the tool, what only its output has.
 _MARKS = {
     NVIDIA_SMI_TOPO: re.compile(r"^[ \t\x1b\[\dm]*GPU0[ \t].*\n[ \t\x1b\[\dm]*GPU0[ \t\x1b\[\dm]+X\b", re.MULTILINE),
     NVIDIA_SMI_LIST: re.compile(r"^[ \t]*GPU \d+: .*\(UUID: ", re.MULTILINE),
     ROCM_SMI_TOPO: re.compile(r"Hops between two GPUs|^HOPS TABLE", re.MULTILINE),
-    ROCM_SMI_NAMES: re.compile(r"^GPU\[0\]\s*: Card [Ss]eries:", re.MULTILINE),
+    ROCM_SMI_NAMES: re.compile(r"^GPU\[0\]\s*: Card [Ss]eries:|^\s+MARKET_NAME: ", re.MULTILINE),
     XPU_SMI_TOPO: re.compile(r"^\s*GPU 0/0[ |].*\n\s*GPU 0/0[ |]", re.MULTILINE),
     NCCL_TOPOLOGY: re.compile(r"<system version=\"\d+\">"),
-    LSCPU: re.compile(r"^ *NUMA node\(s\): ", re.MULTILINE),
+    LSCPU: re.compile(rf"^(?=.*NUMA){_NAME}{_COLON}\s+\d+$", re.MULTILINE),
     IBSTAT: re.compile(r"^CA '\S+'$", re.MULTILINE),
     SINFO: re.compile(r"^(?=.*\bPARTITION\b)(?=.*\bNODELIST\b)|^[^|\s]+\|\d+(?:\|[^|\s]+){4}$", re.MULTILINE),
     SRUN_MPI: re.compile(r"^MPI plugin types are", re.MULTILINE),
     SCONTROL_CONFIG: re.compile(r"^Configuration data as of ", re.MULTILINE),
+    SCONTROL_NODES: re.compile(r"^NodeName=\S+ ", re.MULTILINE),
 }
 TOOLS = ", ".join(f"`{tool}`" for tool in _MARKS)
 # Outputs of hundreds of nodes are smaller; logs and archives beside them are not looked at.
@@ -71,13 +75,10 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def numa_of_lscpu(text: str) -> dict[str, Any]:
-    """As `fabricheck.state.capture.numa_facts`."""
+    """As `fabricheck.state.capture.numa_facts`, in any language; cores, which have no name in common, in English."""
     fields = _fields(text)
-    nodes = [
-        {"index": int(match[1]), "cpus": cpus}
-        for name, cpus in fields.items()
-        if (match := re.fullmatch(r"NUMA node(\d+) CPU\(s\)", name)) and cpus
-    ]
+    pattern = rf"^(?=.*NUMA){_NAME}?(\d+){_NAME}{_COLON}\s*([\d,-]+)$"
+    nodes = [{"index": int(node), "cpus": cpus} for node, cpus in re.findall(pattern, text, re.MULTILINE)]
     sockets = int(fields.get("Socket(s)", 1))
     return {"nodes": nodes, "cores": int(fields.get("Core(s) per socket", 0)) * sockets, "sockets": sockets}
 
@@ -105,19 +106,44 @@ def ports_of_ibstat(text: str) -> list[dict[str, Any]]:
     return ports
 
 
-_NAMES = re.compile(r"^[ \t]*GPU (\d+): (.*?) \(UUID: |^GPU\[(\d+)\]\s*: Card [Ss]eries:\s*(.+?)\s*$", re.MULTILINE)
+_NAMES = (
+    re.compile(r"^[ \t]*GPU (\d+): (.*?) \(UUID: ", re.MULTILINE),
+    re.compile(r"^GPU\[(\d+)\]\s*: Card [Ss]eries:\s*(.+?)\s*$", re.MULTILINE),
+    re.compile(r"^GPU: (\d+)\n(?:[ \t]+.*\n)*?[ \t]+MARKET_NAME: (.+?)\s*$", re.MULTILINE),
+)
 
 
 def names_of_list(text: str) -> dict[int, str]:
-    """By index, the model of each GPU in `nvidia-smi -L` or `rocm-smi --showproductname`."""
-    return {int(match[1] or match[3]): match[2] or match[4] for match in _NAMES.finditer(text)}
+    """By index, the model of each GPU in `nvidia-smi -L`, `rocm-smi --showproductname` or `amd-smi static`."""
+    return {int(index): model for pattern in _NAMES for index, model in pattern.findall(text)}
+
+
+_SLICES = re.compile(r"^[ \t]*GPU (\d+): .*\n[ \t]+MIG ", re.MULTILINE)
+
+
+def sliced_of_list(text: str) -> list[int]:
+    """The GPUs below which `nvidia-smi -L` names slices (MIG)."""
+    return [int(index) for index in _SLICES.findall(text)]
 
 
 def slurm_of_texts(texts: Mapping[str, str]) -> dict[str, str]:
     """As `fabricheck.state.capture.ask_slurm`."""
     outputs = {"mpi": SRUN_MPI, "config": SCONTROL_CONFIG}
     captured = {name: texts[tool] for name, tool in outputs.items() if tool in texts}
-    return {**captured, "sinfo": _rows_of_sinfo(texts[SINFO])} if SINFO in texts else captured
+    if SINFO in texts:
+        return {**captured, "sinfo": _rows_of_sinfo(texts[SINFO])}
+    return {**captured, "sinfo": _rows_of_nodes(texts[SCONTROL_NODES])} if SCONTROL_NODES in texts else captured
+
+
+def _rows_of_nodes(text: str) -> str:
+    """The same rows of `scontrol show nodes`, one for each node and partition."""
+    rows = []
+    _, *nodes = re.split(r"^NodeName=", text, flags=re.MULTILINE)
+    for node in nodes:
+        name, fields = node.split()[0], dict(re.findall(r"\s(\w+)=(\S*)", node))
+        for partition in fields.get("Partitions", "").split(","):
+            rows.append("|".join([partition, "1", fields.get("Gres", ""), name, "", ""]))
+    return "\n".join(rows)
 
 
 def _rows_of_sinfo(text: str) -> str:

@@ -1,10 +1,12 @@
 """Asks this node for its state and writes it as one JSON file; run by the job of a test, before and after.
 
-    python -m fabricheck.state.collect FOLDER before|after [NODES [PROGRAM]] [--until=UNTIL]
+    python -m fabricheck.state.collect FOLDER before|after [NODES [PROGRAM [PORTS [UNTIL]]]]
 
 The launcher may start it on every rank: the first of a node writes HOST.before.json, and the others end. It never fails
-a job: whatever happens, its exit status is 0, and what it could not ask stands in the file. UNTIL, in seconds of the
-clock that only rises: by then the file is written, without what did not answer until then.
+a job: whatever happens, its exit status is 0, and what it could not ask stands in the file. NODES: of the job;
+PROGRAM: what it runs. A node whose PORTS (`hsn0,hsn1`) reach those of another node by nothing leaves HOST.unconnected:
+the benchmark need not start. UNTIL, in seconds of the clock that only rises: by then the file is written, without what
+did not answer until then.
 """
 
 from __future__ import annotations
@@ -162,33 +164,31 @@ def _gpus_now() -> _Gpus:
     return "", (), silent, not silent
 
 
-def write(folder: Path, when: When, nodes: int = 1, program: Path | None = None, until: float = math.inf) -> None:
-    """Write the state of this node, one of `nodes` of the job, unless another process of the node does."""
-    name = socket.gethostname().partition(".")[0].replace("/", "_")
-    (folder / f"{name}.{_machine()}{MACHINE}").touch()
-    draft = folder / f"{name}.{when}.draft"
-    try:
-        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-    except FileExistsError:
-        return
-    content: Any = dataclasses.asdict(collect(when, folder, nodes, program, until))
-    draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
-    draft.rename(folder / f"{name}.{when}.json")
-
-
 def _machine() -> str:
     """Of this start of the kernel and this network namespace: emulated nodes share a kernel."""
     return f"{read(Path('/proc/sys/kernel/random/boot_id'))}-{os.stat('/proc/self/ns/net').st_ino}"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the state of this node: `arguments` are the folder, `before` or `after`, the job's number of nodes, its
-    program, and until when."""
-    folder, when, *more = arguments
-    until = [float(word.removeprefix("--until=")) for word in more if word.startswith("--until=")]
-    words = [word for word in more if not word.startswith("--until=")]
-    nodes = int(words[0]) if words else 1
-    write(Path(folder), cast(When, when), nodes, Path(words[1]) if len(words) > 1 else None, *until)
+    """Write the state of this node, unless another process of the node does: `arguments` as above, those at the end
+    may be missing."""
+    defaults = ("", "before", "1", "", "", "inf")
+    place, when, nodes, program, ports, until = (*arguments, *defaults[len(arguments) :])
+    folder, name = Path(place), socket.gethostname().partition(".")[0].replace("/", "_")
+    (folder / f"{name}.{_machine()}{MACHINE}").touch()
+    draft = folder / f"{name}.{when}.draft"
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    except FileExistsError:
+        return
+    state = collect(cast(When, when), folder, int(nodes), Path(program) if program else None, float(until))
+    content: Any = dataclasses.asdict(state)
+    draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+    draft.rename(folder / f"{name}.{when}.json")
+    # With RDMA data may pass where TCP does not.
+    only_tcp = all(nic.kind == "ethernet" for nic in state.nics)
+    if when == "before" and only_tcp and any(path.port in ports.split(",") for path in state.blocked):
+        (folder / f"{name}.unconnected").touch()
 
 
 if __name__ == "__main__":

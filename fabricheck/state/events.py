@@ -20,7 +20,7 @@ Severity = Literal["fatal", "error", "corrected", "program", "ended"]
 _STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 # Drivers' own words. `Fatal` of AER stands in brackets: `Uncorrected (Fatal)`.
 _WORDS: tuple[tuple[str, Severity], ...] = (
-    ("nonfatal|non-fatal|deferred", "error"),
+    ("nonfatal|non-fatal|deferred|poison", "error"),
     ("fatal|uncorrect", "fatal"),
     ("correct", "corrected"),
 )

@@ -13,6 +13,7 @@ import array
 import errno
 import fcntl
 import json
+import os
 import re
 import select
 import socket
@@ -24,7 +25,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from fabricheck.records.node_state import BlockedPath, NicState, asked_by
+from fabricheck.records.node_state import MOST_NODES, BlockedPath, NicState, asked_by
 from fabricheck.state.capture import infiniband_ports, read, read_first, slingshot_ports
 from fabricheck.state.kernel import without_empty
 from fabricheck.state.programs import ask
@@ -255,14 +256,21 @@ _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
 _HEADERS = 28  # of IPv4 and UDP
 _CLOSED_PORT = 33434  # traceroute's first
 # So all of a node with eight ports, of which nobody gets an answer, take three seconds.
-_TRIES, _PATIENCE_S, _MOST_AT_ONCE = 3, 0.2, 64
+_TRIES, _PATIENCE_S = 3, 0.2
+# Connections or packets that wait for an answer at once: to each port of MOST_NODES nodes with eight.
+_MOST_AT_ONCE = 8 * MOST_NODES
 # What every IPv4 host takes, and what may pass where the largest do not: Ethernet's, and that of tunnels.
 _SMALLEST, _SMALLER = 576, (1500, 1400)
 
-# Nodes of a job start within seconds of each other. A SYN, of 60 bytes, is sent again after 1 s (RFC 6298).
-_MEETING_S, _CONNECT_S, _SYN_BYTES, _CONNECTED = 2.0, 2.5, 60, ".connected"
+# Nodes of a job start within seconds of each other. A SYN, of 60 bytes, is sent again after 1 and 3 s (RFC 6298).
+_MEETING_S, _CONNECT_S, _SYN_BYTES = 2.5, 3.5, 60
+_CONNECTED, _CLOSED = ".connected", ".closed"
+# What this process lacks, which tells nothing of the other end.
+_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 
 Addresses = Mapping[str, Sequence[Any]]
+# A port of this node, the node that has a port of that name, too, and what that node left of it.
+_Path = tuple[str, str, Sequence[Any]]
 
 
 def own_addresses(ports: Collection[str]) -> Addresses:
@@ -293,34 +301,40 @@ def missing_connections(folder: Path, host: str, own: Addresses, nodes: int) -> 
 
     Each node listens on each of its ports, leaves its addresses with the number of the TCP port as third value, and
     connects to those of `asked_by`. It takes as long as the nodes differ in their start, and at most nine seconds: a
-    node that has not come after two is not asked.
+    node that has not come after `_MEETING_S` is not asked.
     """
     with ExitStack() as stack:
         listening = {}
         for port, (address, mtu) in own.items():
-            listener = stack.enter_context(socket.create_server((address, 0), backlog=_MOST_AT_ONCE))
+            listener = stack.enter_context(socket.create_server((address, 0), backlog=MOST_NODES))
             listening[port] = (address, mtu, listener.getsockname()[1])
+        # Whoever is refused from then on knows why.
+        stack.callback((folder / f"{host}{_CLOSED}").touch)
         leave_addresses(folder, host, listening)
         _wait_for(folder, ADDRESSES, nodes, _MEETING_S)
-        names = sorted(file.name.removesuffix(ADDRESSES) for file in folder.glob(f"*{ADDRESSES}"))
-        asked = [(port, name, there) for name in asked_by(host, names) for port, there in _shared(folder, name, own)]
+        asked, equal = _paths(folder, host, own)
         with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
-            answers = list(pool.map(lambda each: _connects(each[2][0], each[2][2]), asked))
-        others = [name for name in names if name != host]
-        equal = [BlockedPath(port, name, 0, 0) for name in others for port, _ in _shared(folder, name, own, same=True)]
+            lost = list(pool.map(lambda path: _unconnected(folder, *path), asked))
         (folder / f"{host}{_CONNECTED}").touch()
-        _wait_for(folder, _CONNECTED, len(names), _MEETING_S)
-    lost = zip(asked, answers, strict=True)
-    return (*equal, *(BlockedPath(port, name, _SYN_BYTES, 0) for (port, name, _), answer in lost if not answer))
+        _wait_for(folder, _CONNECTED, len([*folder.glob(f"*{ADDRESSES}")]), _MEETING_S)
+    return (*(BlockedPath(port, name, 0, 0) for port, name, _ in equal), *filter(None, lost))
 
 
-def _shared(folder: Path, name: str, own: Addresses, *, same: bool = False) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield the ports of another node that this one has too, with what it left of them: with another address, or with
-    the `same`, as a bridge that each node has for itself."""
-    others = json.loads((folder / f"{name}{ADDRESSES}").read_text(encoding="utf-8"))
-    for port in own:
-        if port in others and (others[port][0] == own[port][0]) is same:
-            yield port, others[port]
+def _paths(folder: Path, host: str, own: Addresses) -> tuple[list[_Path], list[_Path]]:
+    """Return the paths to the ports of `asked_by` that this node has too, and those to ports of any node with the same
+    address, as a bridge that each node has for itself."""
+    names = sorted(file.name.removesuffix(ADDRESSES) for file in folder.glob(f"*{ADDRESSES}"))
+    asked_nodes = asked_by(host, names)
+    asked, equal = [], []
+    for name in names:
+        others = json.loads((folder / f"{name}{ADDRESSES}").read_text(encoding="utf-8"))
+        for port in own if name != host else ():
+            path = (port, name, others.get(port))
+            if port in others and others[port][0] == own[port][0]:
+                equal.append(path)
+            elif port in others and name in asked_nodes:
+                asked.append(path)
+    return asked, equal
 
 
 def _wait_for(folder: Path, ending: str, count: int, most_s: float) -> None:
@@ -329,30 +343,27 @@ def _wait_for(folder: Path, ending: str, count: int, most_s: float) -> None:
         time.sleep(0.02)
 
 
-def _connects(address: str, port: int) -> bool:
-    """Whether a connection comes about in two tries; one that is refused found its node, which has ended."""
-    for _ in range(2):
-        try:
-            socket.create_connection((address, port), timeout=_CONNECT_S).close()
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            continue
-        return True
-    return False
+def _unconnected(folder: Path, port: str, name: str, there: Sequence[Any]) -> BlockedPath | None:
+    """The path to a port of the node `name` if no connection comes about. While it listens, a firewall refuses."""
+    try:
+        socket.create_connection((there[0], there[2]), timeout=_CONNECT_S).close()
+        return None
+    except OSError as error:
+        if error.errno in _OWN_LIMITS:
+            raise
+        if error.errno == errno.ECONNREFUSED and f"{name}{_CLOSED}" in os.listdir(folder):
+            return None
+        return BlockedPath(port, name, _SYN_BYTES, 0)
 
 
 def blocked_paths(folder: Path, host: str, own: Addresses) -> tuple[BlockedPath, ...]:
     """The ways from this node's ports to the same ports of others on which the largest packets are lost."""
-    names = sorted(file.name.removesuffix(ADDRESSES) for file in folder.glob(f"*{ADDRESSES}"))
-    asked = []
-    for name in asked_by(host, names):
-        asked += [(port, name, there[0], own[port][1]) for port, there in _shared(folder, name, own)]
+    asked, _ = _paths(folder, host, own)
     with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
-        answers = pool.map(lambda each: probe(*each[2:]), asked)
+        answers = pool.map(lambda path: probe(path[2][0], own[path[0]][1]), asked)
         return tuple(
             BlockedPath(port, name, *blocked)
-            for (port, name, *_), blocked in zip(asked, answers, strict=True)
+            for (port, name, _), blocked in zip(asked, answers, strict=True)
             if blocked is not None
         )
 
@@ -385,7 +396,7 @@ def _arrives(address: str, size: int) -> bool:
                 # Refused: it arrived. Too large: a router said so, to TCP as well.
                 if error.errno in (errno.ECONNREFUSED, errno.EMSGSIZE):
                     return True
-                if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EPERM, errno.EACCES):
-                    return False
-                raise
+                if error.errno in _OWN_LIMITS:
+                    raise
+                return False
     return False

@@ -1,4 +1,4 @@
-"""The link graph of a node and the network between nodes: their file, schema, routes and drawing, and what they allow:
+"""The link graph of a node and the network between nodes: their file, schema and routes, and what they allow:
 nominal, expected and highest plausible value of each kind of measurement.
 
 Sources are cited in short: "De Sensi" is De Sensi et al., "Exploring GPU-to-GPU Communication", SC24; "Schieffer" is

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from fabricheck.errors import UserError
 from fabricheck.topology.model import Gpu, Nic, Topology
 
 #: What joins the NICs of nodes, by a pattern of how a NIC's model is called. A ConnectX may be on either.
@@ -91,48 +89,6 @@ def gpus_gbps(topology: Topology, active: Sequence[Gpu]) -> float:
         for nic in nics:
             shares[nic] += 1  # all GPUs have as many NICs
     return len(active) * len(nics_of_gpus[0]) * min(nic.rate_gbps / share for nic, share in shares.items())
-
-
-@dataclass(frozen=True)
-class GroupPattern:
-    """A pattern between groups (CommBench §4.3): n nodes of g GPUs, k of them active.
-
-    `family`: rail, asymmetric, symmetric. `direction`: unidirectional, bidirectional, omnidirectional.
-    """
-
-    family: str
-    n: int
-    g: int
-    k: int
-    direction: str
-
-    def __post_init__(self) -> None:
-        if self.family not in ("rail", "asymmetric", "symmetric"):
-            raise UserError(f"{self.family!r} is not a group pattern: rail, asymmetric or symmetric")
-        if self.direction not in ("unidirectional", "bidirectional", "omnidirectional"):
-            raise UserError(f"{self.direction!r} is not a direction: unidirectional, bidirectional or omnidirectional")
-        if not 1 <= self.k <= self.g or self.n < 2:
-            raise UserError(f"a group pattern needs 1 <= k <= g and n >= 2, not (n, g, k) = {self.n, self.g, self.k}")
-        if self.family == "asymmetric" and (self.n != 2 or self.direction == "omnidirectional"):
-            raise UserError("the asymmetric pattern is between two groups, unidirectional or bidirectional")
-
-    def transfers(self) -> list[tuple[int, int]]:
-        """(source, destination) ranks; GPU i of node m is rank m g + i (CommBench §4.3, figures 6 and 7)."""
-        groups = [(a, b) for a in range(self.n) for b in range(self.n) if a != b]
-        if self.direction == "unidirectional":
-            groups = [(a, b) for a, b in groups if a == 0]
-        elif self.direction == "bidirectional":
-            groups = [(a, b) for a, b in groups if 0 in (a, b)]
-        return [(a * self.g + i, b * self.g + j) for a, b in groups for i, j in self._pairs(a)]
-
-    def _pairs(self, source_group: int) -> list[tuple[int, int]]:
-        active = range(self.k)
-        if self.family == "rail":
-            return [(i, i) for i in active]
-        if self.family == "symmetric":
-            return [(i, j) for i in active for j in active]
-        first = [(i, j) for i in active for j in range(self.g)]
-        return first if source_group == 0 else [(j, i) for i, j in first]
 
 
 def alltoall_asymptotic_gbps(topology: Topology) -> float:

@@ -10,13 +10,14 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations, product
 
 from fabricheck.errors import UserError
 from fabricheck.records.operations import GROUP_PATTERNS, SPARSE, STRIPING, TRAINING, VICTIMS
 from fabricheck.records.run import Groups
 from fabricheck.topology.graph import NodeGraph
 from fabricheck.topology.model import Gpu, Nic, Topology
-from fabricheck.topology.nic import GroupPattern, assigned_nic, nic_of
+from fabricheck.topology.nic import assigned_nic, nic_of
 
 # Operations whose expected goodput follows from their messages. A victim's ping-pong is a pair like any other.
 
@@ -42,10 +43,7 @@ def steps_of(
     UserError where what they depend on is not given.
     """
     if operation in GROUP_PATTERNS and groups is not None:
-        family, direction = GROUP_PATTERNS[operation]
-        pattern = GroupPattern(family, groups.count, groups.size, groups.active, direction)
-        share = 1 / sum(1 for source, _ in pattern.transfers() if source < groups.size)
-        return (tuple(Message(source, destination, share) for source, destination in pattern.transfers()),)
+        return (_between_groups(operation, groups),)
     if operation in STRIPING and groups is not None:
         return _striping(operation, groups)
     if operation in TRAINING and groups is not None:
@@ -60,6 +58,26 @@ def steps_of(
             return ((Message(0, 1, 1.0),),)
         return (tuple(Message(a, b, 1 / ranks) for a in range(ranks) for b in range(ranks) if a != b),)
     raise UserError(f"{operation}: its ranks are unknown")
+
+
+def _between_groups(operation: str, groups: Groups) -> Step:
+    """Rank i of group m is m g + i (CommBench §4.3, figures 6 and 7). Raises UserError where no group sends."""
+    family, direction = GROUP_PATTERNS[operation]
+    everyone, active = range(groups.size), range(groups.active)
+    pairs: list[tuple[int, int]] = []
+    for source, destination in permutations(range(groups.count), 2):
+        if (direction == "unidirectional" and source) or (direction == "bidirectional" and source and destination):
+            continue
+        # In the asymmetric pattern the active ranks of the first group exchange with all of the other.
+        senders = everyone if family == "asymmetric" and source else active
+        receivers = everyone if family == "asymmetric" and not source else active
+        for i, j in product(senders, receivers):
+            if family != "rail" or i == j:
+                pairs.append((source * groups.size + i, destination * groups.size + j))
+    sent = sum(source < groups.size for source, _ in pairs)
+    if not sent:
+        raise UserError(f"{operation}: groups {groups} send nothing")
+    return tuple(Message(source, destination, 1 / sent) for source, destination in pairs)
 
 
 def _striping(operation: str, groups: Groups) -> tuple[Step, ...]:

@@ -156,8 +156,8 @@ Safeguards
   --verify WHEN           every byte: after the last iteration of each batch, and after others as
                           often as that takes 3% longer (batch), or after each iteration (every);
                           stamps in each 4 KiB after each iteration with both; or off       [batch]
-  --timeout SECONDS       end the run if an iteration takes longer, or a part of the set-up
-                          five times as long (more with each thousand ranks)                [60]
+  --timeout SECONDS       end the run if an iteration, or a part of the set-up, takes longer; the
+                          set-up of each thousand ranks may take that much more            [60]
                           (ccl: with the report of NCCL's RAS, NCCL >= 2.24)
   --time-limit SECONDS    end the run after this time
   --expect-ranks N        refuse to run with another number of ranks

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include "fabricbench/environment.hpp"
 #include "fabricbench/errors.hpp"
@@ -138,16 +139,28 @@ std::string NodeShared::device_of(int node_rank) const {
   return slot.has_device.load(std::memory_order_acquire) == 0 ? "" : slot.device;
 }
 
+int NodeShared::process_of(int node_rank) const {
+  const std::uint64_t space = slots_[world_.node_rank].process_space.load();
+  return space != 0 && slots_[node_rank].process_space.load() == space ? slots_[node_rank].process.load() : 0;
+}
+
 int NodeShared::lost_rank() const {
-  const Slot& own = slots_[world_.node_rank];
   for (int other = 0; other < world_.node_size; ++other) {
     const Slot& slot = slots_[other];
-    const int process = slot.process.load();
+    const int process = process_of(other);
     if (process == 0 || slot.told.load() != 0 || slot.has_message.load() != 0) continue;
-    if (own.process_space.load() == 0 || slot.process_space.load() != own.process_space.load()) continue;
     if (kill(process, 0) != 0 && errno == ESRCH) return world_.node_ranks[static_cast<std::size_t>(other)];
   }
   return -1;
+}
+
+bool NodeShared::is_stopped(int node_rank) const {
+  std::ifstream file("/proc/" + std::to_string(process_of(node_rank)) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  // The state comes after the program's name, which may have blanks and brackets.
+  const std::size_t end = line.rfind(')');
+  return end != std::string::npos && line.compare(end, 3, ") T") == 0;
 }
 
 void NodeShared::leave_message(const char* kind, const char* text) {

@@ -44,6 +44,8 @@ class NodeShared {
   void leave_told() { mine().told.store(1, std::memory_order_release); }
   // The first rank of this node whose process is gone without a word; -1 for none. May be called by a signal handler.
   int lost_rank() const;
+  // Whether somebody stopped the process of a rank of this node (SIGSTOP), as the kernel has it.
+  bool is_stopped(int node_rank) const;
 
  private:
   static constexpr std::size_t kLine = 128;  // two cache lines: neighbours are fetched in pairs
@@ -66,6 +68,8 @@ class NodeShared {
   };
 
   void map(const char* name, int flags);
+  // The number of the process of a rank of this node, or 0 where it means nothing here.
+  int process_of(int node_rank) const;
   Slot& mine() { return slots_[world_.node_rank]; }
   Counter& flag(int source, int destination) { return flags_[source * world_.node_size + destination]; }
   void send_to(int rank, int tag) const;

@@ -166,7 +166,8 @@ std::vector<int> Watchdog::ranks_behind() const {
   for (int rank = 0; rank < world_.node_size; ++rank) furthest = std::max(furthest, shared_.progress_of(rank));
   std::vector<int> behind;
   for (int rank = 0; rank < world_.node_size; ++rank) {
-    if (shared_.progress_of(rank) < furthest) behind.push_back(world_.node_ranks[static_cast<std::size_t>(rank)]);
+    if (shared_.progress_of(rank) < furthest || shared_.is_stopped(rank))
+      behind.push_back(world_.node_ranks[static_cast<std::size_t>(rank)]);
   }
   return behind;
 }

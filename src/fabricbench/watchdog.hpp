@@ -19,10 +19,9 @@
 
 namespace fabricbench {
 
-// How long MPI may take to start and its ranks to meet; with thousands of ranks a minute more for each thousand.
+// How long MPI may take to start and its ranks to meet, and each part of the set-up; with thousands of ranks a minute
+// more for each thousand.
 inline double start_limit_s(double timeout_s, int ranks) { return timeout_s * (1 + ranks / 1000.0); }
-// How long a part of the set-up may take in seconds, where an iteration may take `timeout_s`: large jobs need minutes.
-inline double setup_limit_s(double timeout_s, int ranks) { return 5 * timeout_s * (1 + ranks / 1000.0); }
 
 // Seconds: `still`, that a rank may make no progress; `whole`, that the plan may take, or 0.
 struct TimeLimits {
@@ -49,7 +48,7 @@ class Watchdog {
 
  private:
   double limit_s() const {
-    return preparing_ != nullptr ? setup_limit_s(limits_.still_s, world_.size) : limits_.still_s;
+    return preparing_ != nullptr ? start_limit_s(limits_.still_s, world_.size) : limits_.still_s;
   }
   void watch();
   [[noreturn]] void expire_still();

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 
 from fabricheck.commands.topology import expected, validate
-from fabricheck.topology.drawing import box_width, layout
-from tests.support.nodes import PAPERS, ROOT, node, system
+from tests.support.nodes import PAPERS, ROOT, system
 
 
 @pytest.mark.parametrize("name", [*PAPERS, "local"])
@@ -64,47 +61,6 @@ def test_numbers_of_the_table() -> None:
     everyone = " ".join(f"gcd{index}" for index in range(8))
     assert table["allreduce", "direct", everyone]["expected"] == pytest.approx(800 * 8 / 7)
     assert table["pingpong", "direct", "gcd0 gcd1"]["reference"] is None
-
-
-def test_drawing(tmp_path: Path) -> None:
-    file = tmp_path / "lumi.svg"
-    result = CliRunner().invoke(expected, ["--system", "lumi", "--svg", str(file)], catch_exceptions=False)
-    assert result.exit_code == 0
-    root = ElementTree.fromstring(file.read_text(encoding="utf-8"))
-    space = "{http://www.w3.org/2000/svg}"
-    widths = {
-        line.findtext(f"{space}title", "").split(":")[0]: float(line.get("stroke-width", "0"))
-        for line in root.iter(f"{space}path")
-        if line.get("class") == "link"
-    }
-    uses = {line.findtext(f"{space}title", "") for line in root.iter(f"{space}path")} - widths.keys()
-    assert "gcd0 uses hsn0" in uses
-    assert len(widths) == len(system("lumi").links)
-    assert widths["gcd0 - gcd1"] == pytest.approx(2 * widths["gcd0 - gcd6"])
-    assert widths["gcd0 - gcd6"] == pytest.approx(2 * widths["gcd0 - gcd2"])
-
-
-@pytest.mark.parametrize("name", PAPERS)
-def test_no_link_runs_behind_another_gpu(name: str) -> None:
-    """Summit's X-Bus once seemed to join two GPUs."""
-    topology = system(name)
-    made = layout(topology)
-    for link in topology.links:
-        if set(link.ends) - {nic.name for nic in topology.nics}:
-            for x, y in made.curve(link.ends):
-                for gpu in topology.gpus:
-                    across, down = made.places[gpu.name]
-                    inside = abs(x - across) < box_width(gpu.name) / 2 and abs(y - down) < 13
-                    assert gpu.name in link.ends or not inside, (link.ends, gpu.name)
-
-
-@pytest.mark.parametrize("gpus", [12, 72])
-def test_boxes_do_not_overlap(gpus: int) -> None:
-    made = layout(node(gpus, [], switch=dict.fromkeys(range(gpus), 3600.0), nics=gpus, scheme="one-to-one"))
-    boxes = [(x, y, box_width(name) / 2) for name, (x, y) in made.places.items()]
-    for one, other in itertools.combinations(boxes, 2):
-        assert abs(one[0] - other[0]) > one[2] + other[2] or abs(one[1] - other[1]) > 26
-    assert all(0 < coordinate < made.size for place in made.places.values() for coordinate in place)
 
 
 def test_validate_all_systems() -> None:

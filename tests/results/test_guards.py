@@ -20,7 +20,6 @@ from fabricheck.results.guards import (
     require_arrival,
     require_fresh,
 )
-from fabricheck.results.start_failures import start_failures
 from fabricheck.topology.model import find_topology
 from fabricheck.topology.transport_paths import nic_paths
 from tests.support.made_runs import made_run, made_samples
@@ -268,36 +267,6 @@ def test_a_run_without_a_header_is_never_fresh(tmp_path: Path) -> None:
 def test_a_time_without_a_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="time zone"):
         require_fresh(read_run(CUDA), not_before=datetime(2026, 1, 1))
-
-
-SPOKE = "fabricbench: no progress for 8 s: all ranks of the node of rank {} wait for each other\n"
-BEHIND = "fabricbench: no progress for 8 s: ranks 2-3 did not arrive\n"
-
-
-@pytest.mark.parametrize(
-    ("errors", "names"),
-    [
-        (SPOKE.format(0) + SPOKE.format(1), "nid003 (rank 2-3)"),
-        (SPOKE.format(0) + f"srun: error: killed\nnid002: {SPOKE.format(1)}", "nid003 (rank 2-3)"),
-        # Rank 0 hangs itself.
-        (SPOKE.format(1) + SPOKE.format(3), "nid001 (rank 0)"),
-        # Rank 0 went on, and most did not report.
-        (SPOKE.format(2), None),
-        (SPOKE.format(0), None),
-        (SPOKE.format(0) + SPOKE.format(1) + SPOKE.format(2), None),
-        (SPOKE.format(0) + SPOKE.format(1) + BEHIND, None),
-        ("fabricbench: rank 1 was ended by signal 11\n", None),
-        ("", None),
-    ],
-)
-def test_a_node_that_says_nothing_is_named(tmp_path: Path, errors: str, names: str | None) -> None:
-    lines = copy.deepcopy(lines_of(CUDA))
-    for each in lines[0]["ranks"]:
-        each["host"] = ("nid001", "nid002", "nid003", "nid003")[each["rank"]]
-    run = read_run(write(tmp_path / "run.jsonl", lines))
-    found = start_failures(errors, run.hosts, ranks={str(rank.rank): rank.host for rank in run.ranks})
-    assert [each.verdict for each in found] == ([Verdict.INCOMPLETE] if names else [])
-    assert names is None or names in messages(found)
 
 
 @pytest.mark.parametrize(("ranks", "text"), [([0, 1, 2], "0-2"), ([3, 0, 1], "3,0-1"), ([5], "5"), ([], "")])

@@ -15,7 +15,7 @@ from tests.support.start_texts import KINDS, Maker, random_failure
 @pytest.mark.parametrize("seed", range(effort(15)))
 def test_the_guilty_node_is_named_or_none(maker: Maker, seed: int) -> None:
     failure = random_failure(np.random.default_rng(seed), maker)
-    found = start_failures(failure.text, failure.nodes, nics=failure.addresses)
+    found = start_failures(failure.text, failure.nodes, ranks=failure.ranks, nics=failure.addresses)
     named = [part for each in found for part in each.components]
     if failure.known == "node":
         assert named == [Component.of_node(failure.guilty)]

@@ -15,7 +15,7 @@ from reframe.core.exceptions import SanityError
 from fabricheck.extras import cores_problems, parse_cores
 from fabricheck.fleet.steps import words_of_step
 from fabricheck.results.check_judgement import read_judgement
-from fabricheck.rfm.job_end import RESULT, read_exit_status
+from fabricheck.rfm.job_end import FAILED, RESULT, read_exit_status
 from fabricheck.rfm.launch import (
     binding_options,
     devices_of_ranks,
@@ -189,6 +189,12 @@ def test_the_result_file_knows_a_node_that_slurm_left_out_of_a_job_that_was_ende
     judged = read_judgement(tmp_path)
     assert judged is not None
     assert [str(*finding.components) for finding in judged.findings if finding.code == "node-lost"] == ["nid1"]
+
+
+def test_a_job_that_is_cancelled_after_fabricbench_wrote_why_it_ends_is_judged_by_that(tmp_path: Path) -> None:
+    (tmp_path / RESULT).write_text('{"record": "error", "kind": "timeout"}')
+    test: Any = SimpleNamespace(stagedir=str(tmp_path))
+    assert read_exit_status(test, "") == FAILED
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,6 @@ def changed(gpus: Gpus, index: int, **more: Any) -> Gpus:
 NICS = [nic(f"mlx5_{at}") for at in range(8)]
 # GPUs of NVIDIA or AMD, NICs, and what is doubted: code and component.
 CASES: dict[str, tuple[Gpus, list[dict[str, Any]], set[tuple[str, str]]]] = {
-    "healthy A100 of a direct mesh": (a100(), [], set()),
     "a virtual machine with one H100": (
         dark(nvidia_gpus("NVIDIA H100 80GB HBM3", "sm_90", 1, nvlinks=18), 0),
         [],

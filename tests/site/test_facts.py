@@ -14,42 +14,9 @@ from fabricheck.site.plan import Choices, plan
 from fabricheck.site.write import topology_text
 from fabricheck.state import capture as capturing
 from fabricheck.state import capture as sysfs_of
-from fabricheck.topology.model import load_topology
 from tests.support.nodes import ROOT
 
 H200 = ROOT / "tests" / "data" / "site" / "h200x4"
-
-ROCM_SMI = (ROOT / "tests/data/site/rocm-smi_topology.txt").read_text(encoding="utf-8")
-
-
-def nvml(gpus: list[dict[str, Any]]) -> str:
-    common = {"name": "NVIDIA A100-SXM4-40GB", "arch": "sm_80", "pcie_generation": 4, "pcie_width": 16}
-    return json.dumps({"driver": "1", "gpus": [{**common, **gpu} for gpu in gpus]})
-
-
-def test_nvidia_smi_alone_tells_counts_and_asks_for_the_rest(tmp_path: Path) -> None:
-    (tmp_path / capturing.NVIDIA_TOPO).write_text((H200 / capturing.NVIDIA_TOPO).read_text(), encoding="utf-8")
-    facts = read_facts(tmp_path)
-    assert [(link.ends, link.count) for link in facts.links if link.technology == "NVLink"] == [
-        ((f"gpu{index}", "nvswitch"), 18) for index in range(4)
-    ]
-    assert any("taken for an NVSwitch" in note for note in facts.notes)
-    file = tmp_path / "topology.yaml"
-    file.write_text(topology_text(facts, "found"), encoding="utf-8")
-    with pytest.raises(UserError, match=r"topology.yaml:\d+: links\[0\].rate: .*FILL IN"):
-        load_topology(file)
-
-
-def test_amd_pairs_numa_nodes_and_what_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "rocm.txt").write_text(ROCM_SMI, encoding="utf-8")
-    nodes = [{"index": index, "cpus": "0-1"} for index in (1, 3)]
-    (tmp_path / capturing.NUMA).write_text(json.dumps({"nodes": nodes, "cores": 2, "sockets": 1}), encoding="utf-8")
-    facts = read_facts(tmp_path)
-    assert facts.vendor == "amd"
-    assert facts.numa_nodes == (1, 3)
-    assert (facts.cores, facts.sockets) == (2, 1)
-    assert [link.ends[1] for link in facts.links if link.technology == "link to the CPU"] == ["numa3", "numa3", "numa1"]
-    assert "every count is 1" in topology_text(facts, "found")
 
 
 def test_nics_and_numa_from_sysfs(tmp_path: Path) -> None:
@@ -157,12 +124,6 @@ def kept(tmp_path: Path, change: Any) -> Path:
     (tmp_path / capturing.NVML).write_text(json.dumps(content), encoding="utf-8")
     (tmp_path / capturing.NUMA).write_text((H200 / capturing.NUMA).read_text(), encoding="utf-8")
     return tmp_path
-
-
-def test_a_gpu_in_mig_mode_is_left_out_and_the_others_stand(tmp_path: Path) -> None:
-    facts = read_facts(kept(tmp_path, lambda nvml: nvml["gpus"][1].update(mig=True)))
-    assert [gpu.index for gpu in facts.gpus] == [0, 2, 3]
-    assert facts.problems == ("GPU 1 is in MIG mode and left out: switch it off: nvidia-smi -i 1 -mig 0",)
 
 
 def test_a_part_that_nobody_knows_has_the_drivers_numbers(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +22,20 @@ from fabricheck.state import capture
 from fabricheck.state.capture import amd_facts, nic_facts, pci_gpus
 from tests.support.captured import capture_of, nvidia_gpus
 from tests.support.effort import effort
-from tests.support.machines import FAULTS, Machine, cut, draw_machine, write_json, write_nccl, write_rocm, write_texts
+from tests.support.machines import (
+    FAULTS,
+    Board,
+    Machine,
+    cut,
+    draw_machine,
+    write_json,
+    write_nccl,
+    write_rocm,
+    write_texts,
+)
 
 # What NCCL's file does not show: ports and GPUs that do not work. It names no models.
-_NOT_IN_NCCL = ("port down", "GPU lost", "GPU hidden", "no NVLinks")
+_NOT_IN_NCCL = ("port down", "GPU lost", "GPU hidden", "no NVLinks", "GPU in MIG mode")
 WRITERS = {"json": write_json, "texts": write_texts, "nccl": write_nccl, "rocm": write_rocm}
 
 
@@ -35,13 +46,16 @@ def written(machine: Machine, source: str, folder: Path) -> Path:
 def sources_of(machine: Machine) -> list[str]:
     """Those that have all of this machine."""
     board, fault = machine.board, machine.fault
-    if machine.partitions > 1 or board.c2c or machine.functions > 1 or machine.spare:
+    if machine.partitions > 1 or machine.functions > 1 or machine.spare:
         return ["json"]
+    if board.c2c:
+        return ["json", "texts"]
     in_texts = fault not in ("slow slot", "GPU hidden")
     if board.is_amd:
-        return ["json"] + ["rocm"] * (in_texts and board.links == 1 and not machine.storage)
-    in_nccl = fault not in _NOT_IN_NCCL and machine.knows_numa and not machine.storage
-    return ["json"] + ["texts"] * in_texts + ["sinfo"] * (in_texts and board.gres != "") + ["nccl"] * in_nccl
+        return ["json"] + ["rocm"] * (in_texts and board.links == 1 and not machine.storage and not machine.dpus)
+    in_sinfo = in_texts and board.gres != "" and fault != "GPU in MIG mode"
+    in_nccl = fault not in _NOT_IN_NCCL and machine.knows_numa and not machine.storage and not machine.dpus
+    return ["json"] + ["texts"] * in_texts + ["sinfo"] * in_sinfo + ["nccl"] * in_nccl
 
 
 def shape(facts: NodeFacts) -> dict[str, object]:
@@ -70,45 +84,56 @@ def expected_shape(machine: Machine) -> dict[str, object]:
             inside = [f"gpu{index * parts + part}" for part in range(parts) if parts > 1]
             links += [(ends[index], part, "Infinity Fabric in the GPU", 1, 6553.6) for part in inside]
             continue
-        end = f"gpu{index ^ 1}" if board.paired else "nvswitch"
-        if board.links and not (board.paired and index % 2):
+        others = [f"gpu{other}" for other in range(index + 1, machine.gpus)] if board.meshed else ["nvswitch"]
+        others = [f"gpu{index ^ 1}"] * (index % 2 == 0) if board.paired else others
+        for other in others if board.links else ():
             rate = {3: 200.0, 4: 200.0, 5: 400.0}[board.generation]
-            links.append((f"gpu{index}", end, f"NVLink{board.generation}", board.links, rate))
+            count = board.links // (machine.gpus - 1) if board.meshed else board.links
+            links.append((f"gpu{index}", other, f"NVLink{board.generation}", count, rate))
     return {
         "GPUs": [(at, board.arch, numas[at // parts]) for at in range(machine.gpus * parts)],
         "links": sorted(links),
         "ports": sorted((name, float(machine.rate)) for name in machine.names),
         "order": machine.names,
         "scheme": {0: "", machine.gpus * parts: "one-to-one"}.get(len(machine.names), "packed"),
-        "switch": bool(board.links) and not board.paired and not board.is_amd,
+        "switch": bool(board.links) and not machine.joined_directly and not board.is_amd,
     }
 
 
-@pytest.mark.parametrize("seed", range(effort(100)))
+@pytest.mark.parametrize("seed", range(effort(500)))
 def test_every_source_gives_the_node_as_it_should_be(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     machine = draw_machine(rng)
-    source = rng.choice(sources_of(machine))
-    folder = written(machine, source, tmp_path / "node")
+    for source in sources_of(machine):
+        check_source(machine, source, tmp_path / source, f"seed {seed}: {machine}, {source}", rng)
+
+
+def check_source(machine: Machine, source: str, folder: Path, where: str, rng: random.Random) -> None:
+    written(machine, source, folder)
     if source != "json" and machine.knows_numa and rng.random() < 0.3:
         (folder / "lscpu.txt").unlink(missing_ok=True)  # the tables name NUMA nodes, too
     facts = read_facts(folder)
-    where = f"seed {seed}: {machine}, {source}"
     if source == "sinfo" and machine.board.gres == "a100" and machine.fault == "no NVLinks":
         assert facts.notes_at["gpus"], where  # an A100 for PCIe without bridges would look the same
         return
     got, wanted = shape(facts), expected_shape(machine)
     links, wanted_links = got.pop("links"), wanted.pop("links")
+    if source == "texts" and machine.board.c2c:
+        wanted_links = [(*link[:3], 1, None) if link[2] == "NVLink-C2C" else link for link in wanted_links]  # type: ignore[attr-defined]
     if source == "rocm" and machine.names:
         wanted["scheme"] = "dynamic"  # no table has the places of ports
     assert got == wanted, where
     # Links between CPUs, which no source has, are asked for where nothing else joins the GPUs.
     of_gpus = [link for link in links if link[2] != "link between CPUs" and link[0][:3] in ("gpu", "car")]  # type: ignore[attr-defined]
     assert of_gpus == wanted_links, where
+    assert bool(facts.problems) == (machine.fault == "GPU in MIG mode"), where
     codes = [doubt.code for doubt in facts.doubts]
-    assert {*codes} == ({FAULTS[machine.fault]} if machine.fault else set()), where
+    wanted_code = FAULTS.get(machine.fault, "")
+    if source == "json" and machine.fault == "GPU in MIG mode":
+        wanted_code = "hidden-gpus"  # the bus shows how many there are
+    assert {*codes} == ({wanted_code} if wanted_code else set()), where
     # The files have what should be, or the doubt says that they have not; accepted, they have what is.
-    accepted = read_facts(tmp_path / "node", CODES)
+    accepted = read_facts(folder, CODES)
     # (A node that may have fewer GPUs is still unlike its product.)
     assert {*codes} <= {doubt.code for doubt in accepted.doubts}, where
     assert not any(doubt.changed for doubt in accepted.doubts), where
@@ -214,3 +239,15 @@ def test_links_of_ga102_are_narrower_than_those_of_their_generation(tmp_path: Pa
     gpus = nvidia_gpus("NVIDIA RTX A6000", "sm_86", 2, nvlinks=4, pairs=[(0, 1)])
     links = read_facts(capture_of(tmp_path / "node", nvml=gpus)).links
     assert [link.total_gbps for link in links if link.technology == "NVLink3"] == [450.0]
+
+
+@pytest.mark.parametrize(("names", "rates"), [(("p1s0f1", "P2p1s0f1"), [100, 100]), (("p1s0f0", "p1s0f1"), [200, 200])])
+def test_functions_of_one_cable_share_its_rate(names: tuple[str, str], rates: list[int], tmp_path: Path) -> None:
+    """A DGX Spark shows each port of its card in two PCI domains, by the names of its devices; ibstat has no more."""
+    machine = Machine(
+        Board("NVIDIA GB10", "sm_121", (1,), 0, 0, 5), 1, 1, "Ethernet", tuple(f"roce{n}" for n in names), 200
+    )
+    folder = write_texts(machine, tmp_path / "node")
+    text = (folder / "ibstat.txt").read_text()
+    (folder / "ibstat.txt").write_text(re.sub(r"GUID: 0x\d+", "GUID: 0x1", text))
+    assert [nic.rate_gbps for nic in read_facts(folder).nics] == rates

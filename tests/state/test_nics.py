@@ -6,15 +6,17 @@ import ast
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
+from itertools import permutations
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fabricheck.records.node_state import MOST_NODES, BlockedPath, asked_by
 from fabricheck.state import nics
 from fabricheck.state.nics import nic_states, tcp_counters
+from tests.support.effort import effort
 
 
 def tree(root: Path, files: Mapping[str, str]) -> Path:
@@ -224,33 +226,71 @@ def test_ways_to_the_same_port_of_the_others(tmp_path: Path, monkeypatch: pytest
     assert set(asked) == {"192.0.2.2", "192.0.2.3"}
 
 
+# How a port of one node is kept from that of another: the rule of the other's firewall or a route of its own, and
+# whether the other way is shut, too: there an answer is lost, unless only what begins a connection is.
+_SYN = "tcp flags & (syn | ack) == syn"
+FAULTS = {
+    "dropped": ("{rule} drop", True),
+    "begin dropped": (f"{{rule}} {_SYN} drop", False),
+    "refused": (f"{{rule}} {_SYN} reject with tcp reset", False),
+    "prohibited": ("{rule} reject with icmp type admin-prohibited", True),
+    "no route": ("unreachable", True),
+    "swallowed": ("blackhole", True),
+}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
-def test_a_node_that_no_connection_reaches_is_named(tmp_path: Path) -> None:
-    """Four real network namespaces on a bridge; what goes to the third is dropped in its firewall."""
-    hosts = [f"fab{os.getpid() % 10_000}n{number}" for number in (1, 2, 3, 4)]
-    bridge = f"fabr{os.getpid() % 10_000}"
+@pytest.mark.parametrize("seed", range(effort(6, share=6)))
+def test_all_pairs_of_ports_that_cannot_talk_are_named_and_no_others(tmp_path: Path, seed: int) -> None:
+    """Real network namespaces on a bridge for each port name. One node may be cut off from all others."""
+    rng = np.random.default_rng(seed)
+    count, ports = int(rng.integers(2, 6)), [f"hsn{number}" for number in range(rng.integers(1, 3))]
+    stem = f"f{os.getpid() % 10_000}s{seed}"
+    hosts = [f"{stem}n{number}" for number in range(count)]
+    pairs = [(port, *pair) for port in ports for pair in permutations(range(count), 2)]
+    kinds = [str(kind) for kind in rng.choice([*FAULTS], len(pairs))]
+    chosen = rng.permutation(len(pairs))[: rng.integers(4)]
+    cut = int(rng.integers(count)) if rng.random() < 0.3 else -1
+    planted = {number: kinds[number] for number in chosen}
+    planted |= {number: "dropped" for number, (_, source, _) in enumerate(pairs) if source == cut}
+    expected = set()
 
     def run(*words: str) -> None:
         subprocess.run(words, check=True)
 
     try:
-        run("ip", "link", "add", bridge, "type", "bridge")
-        run("ip", "link", "set", bridge, "up")
-        for number, host in enumerate(hosts, 1):
+        for place in range(len(ports)):
+            run("ip", "link", "add", f"{stem}b{place}", "type", "bridge", "forward_delay", "0")
+            run("ip", "link", "set", f"{stem}b{place}", "up")
+        for number, host in enumerate(hosts):
             run("ip", "netns", "add", host)
-            run("ip", "link", "add", host, "master", bridge, "type", "veth", "peer", "name", "hsn0", "netns", host)
-            run("ip", "link", "set", host, "up")
-            run("ip", "-n", host, "link", "set", "hsn0", "up")
-            run("ip", "-n", host, "addr", "add", f"198.51.100.{number}/24", "dev", "hsn0")
-        forwards = [Path(f"/sys/class/net/{host}/brport/state") for host in hosts]
-        while {file.read_text().strip() for file in forwards} != {"3"}:
-            time.sleep(0.05)
-        rules = "add table ip t; add chain ip t in { type filter hook input priority 0; }; add rule ip t in drop"
-        run("ip", "netns", "exec", hosts[2], "nft", rules)
+            run(
+                "ip",
+                "netns",
+                "exec",
+                host,
+                "nft",
+                "add table ip t; add chain ip t c { type filter hook input priority 0; }",
+            )
+            for place, port in enumerate(ports):
+                near = ("ip", "link", "add", f"{host}p{place}", "master", f"{stem}b{place}", "up")
+                run(*near, "type", "veth", "peer", "name", port, "netns", host)
+                run("ip", "-n", host, "link", "set", port, "up")
+                run("ip", "-n", host, "addr", "add", f"198.51.{100 + place}.{number + 1}/24", "dev", port)
+        for which, kind in planted.items():
+            port, source, to = pairs[which]
+            how, both = FAULTS[kind]
+            network = f"198.51.{100 + ports.index(port)}"
+            if how.startswith("{"):
+                rule = how.format(rule=f"add rule ip t c ip saddr {network}.{source + 1}")
+                run("ip", "netns", "exec", hosts[to], "nft", rule)
+            else:
+                run("ip", "-n", hosts[source], "route", "replace", how, f"{network}.{to + 1}/32")
+            expected |= {(hosts[source], port, hosts[to]), *([(hosts[to], port, hosts[source])] if both else [])}
         script = (
             "import sys; from pathlib import Path; from fabricheck.state import nics; print(flush=True); input(); "
-            "folder, host = Path(sys.argv[1]), sys.argv[2]; "
-            "print([way.to for way in nics.missing_connections(folder, host, nics.own_addresses(['hsn0']), 4)])"
+            f"own = nics.own_addresses({ports}); print([(sys.argv[2], way.port, way.to) for way in "
+            f"nics.missing_connections(Path(sys.argv[1]), sys.argv[2], own, {count})])"
         )
         jobs = [
             subprocess.Popen(
@@ -266,11 +306,10 @@ def test_a_node_that_no_connection_reaches_is_named(tmp_path: Path) -> None:
             assert job.stdout and job.stdout.readline()
         for job in jobs:
             print(file=job.stdin, flush=True)
-        missing = [ast.literal_eval(job.communicate(timeout=30)[0]) for job in jobs]
+        missing = [ast.literal_eval(job.communicate(timeout=60)[0]) for job in jobs]
     finally:
         for host in hosts:
             subprocess.run(["ip", "netns", "del", host], check=False)
-        subprocess.run(["ip", "link", "del", bridge], check=False)
-    silent = hosts[2]
-    assert [missing[number] for number in (0, 1, 3)] == [[silent]] * 3
-    assert set(missing[2]) == {hosts[0], hosts[1], hosts[3]}
+        for place in range(len(ports)):
+            subprocess.run(["ip", "link", "del", f"{stem}b{place}"], check=False)
+    assert {path for paths in missing for path in paths} == expected, planted

@@ -162,16 +162,3 @@ def test_cards_with_their_links_and_processes(tmp_path: Path) -> None:
     assert (gpu.pcie_generation, gpu.pcie_width, gpu.pcie_most_generation, gpu.pcie_most_width) == (4, 8, 5, 16)
     assert gpu.processes == (GpuProcess(2, "python"),)
     assert read_intel_gpus({"error": "no device"}, {}, tmp_path) == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ('{"xgmi_metric": [], "xgmi_source_status": [{"gpu": 0, "link_status": ["U", "D", "X"]}]}', [0]),
-        ('[{"gpu": 0, "bdf": "0000:05:00.0", "link_status": ["U"]}, {"gpu": 1, "link_status": ["U"]}]', [0, 1]),
-        ('{"xgmi_metric": [{"gpu": 0, "link_metrics": {"links": []}}]}', []),
-        ("no JSON", []),
-    ],
-)
-def test_link_states_of_amd_smi_xgmi(text: str, wanted: list[int]) -> None:
-    assert [each["gpu"] for each in link_marks(text)] == wanted

@@ -11,9 +11,9 @@ Planted = tuple[str, str, str, bool]
 
 # NVIDIA's Xid catalog: numbers that reset or restart a GPU, by what they are about, and those of applications.
 _FATAL_XIDS = {
-    "gpu-memory-errors": (48, 64, 95, 140),
+    "gpu-memory-errors": (48, 64, 95, 140, 171, 172),
     "gpu-link-errors": (74, 136, 155),
-    "gpu-xid": (46, 62, 109, 110, 119, 120, 143, 158),
+    "gpu-xid": (46, 62, 109, 110, 119, 120, 143, 158, 167, 169),
     "gpu-missing": (79,),
 }
 _OF_PROGRAMS = (13, 31, 43, 45, 68, 69)
@@ -122,12 +122,18 @@ def _sxid(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str,
 
 def _ras(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str, str]]:
     block = rng.choice(list(_BLOCKS))
-    word, severity = rng.choice((("uncorrectable", "fatal"), ("correctable", "corrected"), ("deferred", "error")))
-    form = rng.choice(("socket: 3, die: 0, 3 new {} hardware errors detected in {} block",
-                       "{{7}}socket: 1, die: 0 12 {} hardware errors detected in total in {} block",
-                       "2 {} hardware errors detected in {} block"))  # fmt: skip
+    words = (
+        ("uncorrectable hardware errors", "fatal"),
+        ("correctable hardware errors", "corrected"),
+        ("deferred hardware errors", "error"),
+        ("poison consumption", "error"),
+    )
+    word, severity = rng.choice(words)
+    form = rng.choice(("socket: 3, die: 0, 3 new {} detected in {} block",
+                       "{{7}}socket: 1, die: 0 12 {} detected in total in {} block",
+                       "2 {} detected in {} block"))  # fmt: skip
     driver = rng.choice(("amdgpu: ", ""))
-    text = f"amdgpu {bus}.0: {driver}{form.format(word, block)}"
+    text = f"amdgpu {bus}.0: {driver}{form.format(word, rng.choice((block, block.upper())))}"
     return [text], f"amdgpu {bus}.0: {driver}GPU reset(2) succeeded!", (_BLOCKS[block], f"{bus}.0", severity)
 
 

@@ -20,6 +20,7 @@ FAULTS = {
     "no NVLinks of a GPU": "missing-links",
     "no NVLinks": "missing-links",
     "slow slot": "slow-pcie",
+    "GPU in MIG mode": "unlike-product",
 }
 
 
@@ -27,8 +28,8 @@ FAULTS = {
 class Board:
     """GPUs of a node as NVIDIA sells them: how the driver calls them, and what joins them.
 
-    `links`: NVLinks of a GPU, all to a switch, or by pairs where `paired`; `listed`: as many has the driver. Of AMD's
-    parallel ones between each two GPUs. `c2c`: links to the CPU instead of PCIe.
+    `links`: NVLinks of a GPU, all to a switch, by pairs where `paired`, or to all others where `meshed`; `listed`: as
+    many has the driver. Of AMD's parallel ones between each two GPUs. `c2c`: links to the CPU instead of PCIe.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Board:
     listed: int = 0
     gres: str = ""
     c2c: int = 0
+    meshed: bool = False
 
     @property
     def is_amd(self) -> bool:
@@ -55,6 +57,8 @@ BOARDS = (
     Board("NVIDIA H100 NVL", "sm_90", (2, 4), 12, 4, 5, paired=True, listed=18),
     Board("NVIDIA A100 80GB PCIe", "sm_80", (2, 4), 12, 3, 4, paired=True, listed=12),
     Board("NVIDIA L40S", "sm_89", (4, 8), 0, 0, 4),
+    Board("NVIDIA A100-SXM4-40GB", "sm_80", (4,), 12, 3, 4, meshed=True),
+    Board("NVIDIA GH200 120GB", "sm_90", (4,), 18, 4, 5, c2c=10, meshed=True),
     Board("NVIDIA GB200", "sm_100", (4,), 18, 5, 6, c2c=5),
     Board("AMD Instinct MI300X", "gfx942", (8,), 1, 3, 5),
     Board("AMD Instinct MI300A", "gfx942", (4,), 2, 3, 5),
@@ -62,6 +66,26 @@ BOARDS = (
 # NVML's numbers of NVLink versions (nvml.h).
 _VERSIONS = {3: 5, 4: 6, 5: 7}
 _PORTS = {8: 400, 4: 200, 2: 100}
+
+#: How lscpu of util-linux names NUMA nodes, cores of a socket and sockets, by language.
+_LSCPU = {
+    "en": ("NUMA node(s):", "NUMA node{} CPU(s):", "Core(s) per socket:", "Socket(s):"),
+    "de": ("NUMA-Knoten:", "NUMA-Knoten{} CPU(s):", "Kern(e) pro Sockel:", "Sockel:"),
+    "fr": ("Nœud(s) NUMA :", "Nœud NUMA {} de processeur(s) :", "Cœur(s) par socket :", "Socket(s) :"),
+    "zh": ("NUMA 节点\uff1a", "NUMA 节点{} CPU\uff1a", "每个座的核数\uff1a", "座\uff1a"),
+}
+
+
+@dataclass(frozen=True)
+class Forms:
+    """How versions of tools and languages print the same: columns of NICs by their `own_names`, as before driver 520;
+    NUMA nodes with those of GPUs' memory (`numa_list`), as on Grace; the `language` of lscpu; Slurm by `sinfo`'s table,
+    its columns apart by bars, or `scontrol show node`."""
+
+    own_names: bool = False
+    numa_list: bool = False
+    language: str = "en"
+    slurm: str = "table"
 
 
 @dataclass(frozen=True)
@@ -80,6 +104,8 @@ class Machine:
     partitions: int = 1  # of each of AMD's GPUs
     functions: int = 1  # PCI functions by which a node sees each port
     spare: int = 0  # more ports, into which no cable is plugged
+    dpus: int = 0  # ports of BlueField for the front-end, as near to each GPU as its CPU
+    forms: Forms = Forms()
     fault: str = ""
     place: int = 0
 
@@ -88,6 +114,16 @@ class Machine:
         """The GPUs that the driver shows, by the index that they should have."""
         lost = self.fault in ("GPU lost", "GPU hidden")
         return [index for index in range(self.gpus) if not lost or index != self.place]
+
+    @property
+    def joined_directly(self) -> bool:
+        """Whether NVLinks join GPUs without a switch."""
+        return self.board.paired or self.board.meshed
+
+    @property
+    def whole(self) -> list[int]:
+        """Those that are GPUs, and not slices of one."""
+        return [index for index in self.visible if not _is(self, "GPU in MIG mode", index)]
 
     @property
     def spares(self) -> tuple[str, ...]:
@@ -109,11 +145,21 @@ class Machine:
         """NVLinks that `nvidia-smi topo -m` shows of a pair; 0 for none."""
         if self.fault == "no NVLinks" or (self.fault == "no NVLinks of a GPU" and self.place in (a, b)):
             return 0
+        if self.board.meshed:
+            return self.board.links // (self.gpus - 1)
         return self.board.links if not self.board.paired or a // 2 == b // 2 else 0
 
 
 def draw_machine(rng: random.Random) -> Machine:
     """A node, in half of the cases with a fault that its kind can have."""
+    machine = _draw_machine(rng)
+    language = rng.choice([*_LSCPU]) if rng.random() < 0.5 else "en"
+    forms = Forms(rng.random() < 0.3, rng.random() < 0.3, language, rng.choice(("table", "bars", "scontrol")))
+    dpus = rng.choice((1, 2)) if len(machine.names) >= 4 and machine.functions == 1 and rng.random() < 0.3 else 0
+    return replace(machine, forms=forms, dpus=dpus)
+
+
+def _draw_machine(rng: random.Random) -> Machine:
     board = rng.choice(BOARDS)
     gpus = rng.choice(board.gpus)
     # Several ports a GPU, one, one of two GPUs, or none.
@@ -140,6 +186,7 @@ def draw_machine(rng: random.Random) -> Machine:
         faults += ["no NVLinks of a GPU"]
         faults += ["GPU lost"] * (ports == gpus and behind == 1)  # else nothing tells which one is lost
         faults += ["no NVLinks", "GPU hidden"] * (not board.is_amd)
+        faults += ["GPU in MIG mode"] * (3 * (not board.is_amd and ports == gpus and behind == 1))
     fault = rng.choice(faults or [""])
     return replace(machine, fault=fault, place=rng.randrange(ports if "port" in fault else gpus))
 
@@ -154,14 +201,12 @@ def write_json(machine: Machine, folder: Path) -> Path:
         return capture_of(folder, numa=machine.numa, amd=_kfd(machine), nics=_ports(machine))
     gpus = []
     for at, index in enumerate(machine.visible):
-        peers = [other for other in machine.visible if other != index]
-        if machine.board.paired:
-            links: list[dict[str, Any]] = [
-                {"remote_kind": "gpu", "remote_bus_id": f"0000{_bus(index ^ 1)}"}
-            ] * machine.board.links
-        else:
-            active = any(machine.links_between(index, other) for other in peers)
-            links = [{"remote_kind": "switch", "remote_bus_id": None}] * (machine.board.links if active else 0)
+        links: list[dict[str, Any]] = []
+        for other in machine.visible if machine.joined_directly else ():
+            peer = {"remote_kind": "gpu", "remote_bus_id": f"0000{_bus(other)}"}
+            links += [peer] * (machine.links_between(index, other) if other != index else 0)
+        if not machine.joined_directly and any(machine.links_between(index, other) for other in machine.visible):
+            links = [{"remote_kind": "switch", "remote_bus_id": None}] * machine.board.links
         version = _VERSIONS.get(machine.board.generation)
         gpus.append(
             {
@@ -179,7 +224,7 @@ def write_json(machine: Machine, folder: Path) -> Path:
                 "pcie_width": 16 >> _is(machine, "slow slot", index),
                 "c2c_links": machine.board.c2c or None,
                 "c2c_mbps": 90000 if machine.board.c2c else None,
-                "mig": False,
+                "mig": index not in machine.whole,
                 "nvlinks_total": machine.board.listed or machine.board.links,
                 "nvlinks": [
                     {"link": n, "version": version, "speed_mbps": 25000, **link} for n, link in enumerate(links)
@@ -236,6 +281,7 @@ def _is(machine: Machine, fault: str, place: int) -> bool:
 
 
 _STORAGE = "mlx5_77"
+_DPUS = ("mlx5_55", "mlx5_56")
 
 
 def _ports(machine: Machine) -> list[dict[str, Any]]:
@@ -259,6 +305,10 @@ def _ports(machine: Machine) -> list[dict[str, Any]]:
     if machine.storage:
         slower = {"name": _STORAGE, "rate": f"{machine.rate // 2} Gb/sec", "pci": "pci0000:f0/0000:f1:00.0", "up": True}
         ports.append({**ports[0], **slower})
+    for at, name in enumerate(_DPUS[: machine.dpus]):
+        place = f"pci0000:d{at}/0000:d{at}:00.0"
+        dpu = {"name": name, "card": "MT41692", "pci": place, "rate": f"{machine.rate} Gb/sec", "up": True}
+        ports.append({**ports[0], **dpu, "numa_node": at % machine.numa if machine.knows_numa else None})
     return ports
 
 
@@ -269,44 +319,59 @@ def _gbps(machine: Machine, at: int) -> int:
 def write_texts(machine: Machine, folder: Path, *, listed: bool = True) -> Path:
     """As outputs of tools in a folder: topo -m, ibstat, lscpu, and -L (`listed`), else sinfo's gres."""
     folder.mkdir(parents=True, exist_ok=True)
-    shown = machine.visible
-    heads = [
-        *(f"GPU{at}" for at in range(len(shown))),
-        *(f"NIC{at}" for at in range(len(machine.names) + machine.storage)),
-    ]
+    shown, forms = machine.visible, machine.forms
+    others = [*[_STORAGE] * machine.storage, *_DPUS[: machine.dpus]]
+    nics = [*machine.names, *others]
+    columns = nics if forms.own_names else [f"NIC{at}" for at in range(len(nics))]
+    heads = [*(f"GPU{at}" for at in range(len(shown))), *columns]
     lines = ["\t".join(["", *heads, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
     for at, index in enumerate(shown):
         cells = [_cell(machine, index, other) for other in shown]
         cells += [_to_port(machine, index, port) for port in range(len(machine.names))]
-        cells += ["SYS"] * machine.storage
-        place = str(machine.numa_of(index)) if machine.knows_numa else "N/A"
+        cells += ["SYS"] * len(others)
+        numa = machine.numa_of(index)
+        place = f"{numa},{2 + 8 * numa}-{9 + 8 * numa}" if forms.numa_list else str(numa)
+        place = place if machine.knows_numa else "N/A"
         lines.append("\t".join([f"GPU{at}", *cells, "0-47", place, "", "N/A"]))
-    legend = [
-        "",
-        "Legend:",
-        "",
-        "  X    = Self",
-        "  NV#  = Connection traversing a bonded set of # NVLinks",
-        "",
-        "NIC Legend:",
-        "",
-    ]
-    legend += [f"  NIC{at}: {name}" for at, name in enumerate(machine.names)]
-    legend += [f"  NIC{len(machine.names)}: {_STORAGE}"] * machine.storage
+    legend = ["", "Legend:", "", "  X    = Self", "  NV#  = Connection traversing a bonded set of # NVLinks", ""]
+    if not forms.own_names:
+        legend += ["NIC Legend:", "", *(f"  NIC{at}: {name}" for at, name in enumerate(nics))]
     (folder / "topo.txt").write_text("\n".join([*lines, *legend]) + "\n")
     if machine.names:
         (folder / "ibstat.txt").write_text(_ibstat_of_all(machine))
-    numa = [f"NUMA node{node} CPU(s):   {48 * node}-{48 * node + 47}" for node in range(machine.numa)]
-    cpus = ["Architecture:   x86_64", "Core(s) per socket:  48", f"Socket(s):   {machine.numa}"]
-    (folder / "lscpu.txt").write_text("\n".join([*cpus, f"NUMA node(s):   {machine.numa}", *numa]) + "\n")
+    (folder / "lscpu.txt").write_text(_lscpu(machine))
     if listed:
-        names = [f"GPU {at}: {machine.board.name} (UUID: GPU-{index})" for at, index in enumerate(shown)]
+        names = []
+        for at, index in enumerate(shown):
+            names.append(f"GPU {at}: {machine.board.name} (UUID: GPU-{index})")
+            if index not in machine.whole:
+                names += [f"  MIG 3g.40gb     Device  {part}: (UUID: MIG-{part})" for part in range(2)]
         (folder / "list.txt").write_text("\n".join(names) + "\n")
     else:
-        head = "PARTITION AVAIL TIMELIMIT NODES GRES STATE NODELIST"
-        row = f"gpu* up infinite 4 gpu:{machine.board.gres}:{machine.gpus} idle nid[001-004]"
-        (folder / "sinfo.txt").write_text(f"{head}\n{row}\n")
+        (folder / "slurm.txt").write_text(_slurm(machine))
     return folder
+
+
+def _lscpu(machine: Machine) -> str:
+    nodes, node, cores, sockets = _LSCPU[machine.forms.language]
+    lines = ["Architecture:   x86_64", f"{cores}  48", f"{sockets}   {machine.numa}", f"{nodes}   {machine.numa}"]
+    lines += [f"{node.format(at)}   {48 * at}-{48 * at + 47}" for at in range(machine.numa)]
+    return "\n".join(lines) + "\n"
+
+
+def _slurm(machine: Machine) -> str:
+    gres, form = f"gpu:{machine.board.gres}:{machine.gpus}(S:0-1)", machine.forms.slurm
+    if form == "table":
+        head = "PARTITION AVAIL TIMELIMIT NODES GRES STATE NODELIST"
+        return f"{head}\ngpu* up infinite 4 {gres} idle nid[001-004]\n"
+    if form == "bars":
+        return f"PARTITION|NODES|GRES|NODELIST\ngpu*|4|{gres}|nid[001-004]\n"
+    return "".join(
+        f"NodeName=nid00{at} Arch=x86_64 CoresPerSocket=48 \n   CPUAlloc=0 CPUTot=96 CPULoad=0.01\n   Gres={gres}\n"
+        f"   NodeAddr=nid00{at} NodeHostName=nid00{at} Version=23.11.4\n   State=IDLE ThreadsPerCore=1\n"
+        f"   Partitions=gpu \n   CfgTRES=cpu=96,gres/gpu={machine.gpus}\n\n"
+        for at in range(1, 5)
+    )
 
 
 def _cell(machine: Machine, index: int, other: int) -> str:
@@ -327,7 +392,9 @@ def _far(machine: Machine, index: int, other: int) -> str:
 def _ibstat_of_all(machine: Machine) -> str:
     text = "".join(_ibstat(machine, name, at) for at, name in enumerate(machine.names))
     slower = replace(machine, rate=machine.rate // 2, fault="")
-    return text + _ibstat(slower, _STORAGE, len(machine.names)) * machine.storage
+    text += _ibstat(slower, _STORAGE, len(machine.names)) * machine.storage
+    dpus = [_ibstat(machine, name, 98 + at) for at, name in enumerate(_DPUS[: machine.dpus])]
+    return text + "".join(dpus).replace("MT4129", "MT41692")
 
 
 def _ibstat(machine: Machine, name: str, at: int) -> str:
@@ -341,7 +408,7 @@ def _ibstat(machine: Machine, name: str, at: int) -> str:
 
 
 def write_rocm(machine: Machine, folder: Path) -> Path:
-    """As rocm-smi prints it, or amd-smi, which has no NUMA nodes; beside the models of rocm-smi, ibstat and lscpu."""
+    """As rocm-smi prints it, or amd-smi, which has no NUMA nodes; beside their models, ibstat and lscpu."""
     write_texts(machine, folder)
     (folder / "topo.txt").unlink()
     shown = machine.visible
@@ -364,7 +431,8 @@ def write_rocm(machine: Machine, folder: Path) -> Path:
     for at, index in enumerate(shown if short else ()):
         text += f"GPU[{at}]\t\t: (Topology) Numa Node: {machine.numa_of(index)}\n"
     (folder / "amd.txt").write_text(text)
-    models = [f"GPU[{at}]\t\t: Card Series: \t\t{machine.board.name}" for at in range(len(shown))]
+    form = "GPU[{}]\t\t: Card Series: \t\t{}" if short else "GPU: {}\n    ASIC:\n        MARKET_NAME: {}\n"
+    models = [form.format(at, machine.board.name) for at in range(len(shown))]
     (folder / "list.txt").write_text("\n".join(models) + "\n")
     return folder
 
@@ -391,10 +459,12 @@ def write_nccl(machine: Machine, folder: Path) -> Path:
         pci = device(bridges[at], _bus(index), "0x030200", 16 >> _is(machine, "slow slot", index))
         gpu = ElementTree.SubElement(pci, "gpu", dev=str(dev), sm=machine.board.arch[3:])
         peers = [other for other in range(machine.gpus) if other != index and machine.links_between(index, other)]
-        target = (_bus(peers[0]), "0x030200") if machine.board.paired else ("ffff:ff:ff.0", "0x068000")
-        if peers:
+        for peer in peers if machine.joined_directly else ():
+            count = str(machine.links_between(index, peer))
+            ElementTree.SubElement(gpu, "nvlink", target=_bus(peer), count=count, tclass="0x030200")
+        if peers and not machine.joined_directly:
             count = str(machine.board.links)
-            ElementTree.SubElement(gpu, "nvlink", target=target[0], count=count, tclass=target[1])
+            ElementTree.SubElement(gpu, "nvlink", target="ffff:ff:ff.0", count=count, tclass="0x068000")
     for at, name in enumerate(machine.names):
         bridge = bridges[machine.gpu_of(at) // group]
         kind = "0x020700" if machine.kind == "InfiniBand" else "0x020000"

@@ -29,6 +29,11 @@ class Failure:
     addresses: Mapping[str, Component] = field(default_factory=dict)
 
     @property
+    def ranks(self) -> dict[str, str]:
+        """The node of each rank, one a node."""
+        return {str(rank): node for rank, node in enumerate((*self.others, self.guilty))}
+
+    @property
     def nodes(self) -> tuple[str, ...]:
         """All nodes of the job, in order."""
         return tuple(sorted((self.guilty, *self.others)))
@@ -185,12 +190,14 @@ def route_is_missing(bad: str, others: list[str], rng: np.random.Generator) -> l
 
 def mpi_start_hangs(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
     what = rng.choice(["MPI did not start: is a node down?", "the ranks did not meet before a plan"])
-    ranks = [other for other in others for _ in range(2)]
-    return [f"fabricbench: {ranks[int(place)]}: {what}" for place in rng.permutation(len(ranks))]
+    stopped = f"no progress for 60 s while {rng.choice(['choosing', 'allocating'])}: all ranks of the node of rank"
+    named = [f"fabricbench: {other}: {what}" for other in others for _ in range(2)]
+    numbered = [f"fabricbench: {stopped} {rank} wait for each other" for rank in range(len(others))]
+    return [str(line) for line in rng.permutation(named if rng.random() < 0.5 else numbered)]
 
 
 def all_nodes_wait(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    return mpi_start_hangs("", [bad, *others], rng)
+    return mpi_start_hangs("", [*others, bad], rng)
 
 
 def all_are_terminated(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
