@@ -10,7 +10,9 @@ from functools import cached_property
 from itertools import combinations
 
 from fabricheck.diagnosis.network.results import places_of
+from fabricheck.diagnosis.table import shares_of_routes
 from fabricheck.errors import UserError
+from fabricheck.judge.constants import RESOLUTION
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind, short_host
 from fabricheck.records.coverage import Coverage, Seen
@@ -174,7 +176,8 @@ class _Crossing:
         # Of alltoall one port for each leaf: the others cross the same trunks.
         ends = by_leaf.values() if samples.operation == "alltoall" else places if samples.operation in PAIRS else ()
         for first, second in combinations(sorted(ends), 2):
-            known.update(_on_all_routes(network, first, second))
+            crossed = shares_of_routes(network, first, second)
+            known.update(part for part, share in crossed.items() if share > 1 - RESOLUTION and not part.nodes)
         return known
 
     def headrooms(self, samples: Samples, parts: Iterable[Component]) -> Mapping[Component, float]:
@@ -203,10 +206,3 @@ def _port(network: Network, place: str) -> str:
     """The port of a place that has only one."""
     ports = network.ports_of(node_of(place))
     return ports[0] if len(ports) == 1 else place
-
-
-def _on_all_routes(network: Network, first: str, second: str) -> set[Component]:
-    """Switches and trunks that all shortest routes between two places have in common."""
-    routes = [frozenset(each.components) for each in network.routes(first, second)]
-    common = frozenset.intersection(*routes) if routes else frozenset()
-    return {part for part in map(network.component, common) if not part.nodes}

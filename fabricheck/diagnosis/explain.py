@@ -15,8 +15,9 @@ same rows as well, but for DOUBT, are a tie.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -281,25 +282,14 @@ class _Table:
 
     def search(self) -> _Chosen:
         """The columns that explain most, with the loss of each row by them."""
-        chosen: _Chosen = {}
-        for _ in range(MOST_STEPS):
-            moved = self._moved(chosen)
-            if moved is None:
-                break
-            chosen = moved
-        return chosen
+        return best_reached({}, self._moves, self.worth)
 
-    def _moved(self, chosen: _Chosen) -> _Chosen | None:
-        """With one column more, or others in place of one; None where none of it gains anything."""
-        more, gained = self._added(chosen, 1)
-        if gained > 0:
-            return more
+    def _moves(self, chosen: _Chosen) -> Iterator[_Chosen]:
+        """With one column more, and others in place of one."""
+        yield self._added(chosen, 1)
         for column in chosen:
             rest = self._refitted({each: loss for each, loss in chosen.items() if each != column})
-            others = self._added(rest, MOST_FOR_ONE, without=column)[0]
-            if self.worth(others) > self.worth(chosen) + SETTLED:
-                return others
-        return None
+            yield self._added(rest, MOST_FOR_ONE, without=column)
 
     def _refitted(self, chosen: _Chosen) -> _Chosen:
         """The same columns, each fitted to what the others leave: what was left when it was chosen may differ."""
@@ -314,9 +304,9 @@ class _Table:
         misfit[self.row[own]] = fit.misfit[own]
         return misfit, float(fit.price[column])
 
-    def _added(self, chosen: _Chosen, most: int, without: int | None = None) -> tuple[_Chosen, float]:
-        """With up to so many of the best columns more, `without` that one, and what they gain together."""
-        columns, gained = dict(chosen), 0.0
+    def _added(self, chosen: _Chosen, most: int, without: int | None = None) -> _Chosen:
+        """With up to so many of the best columns more, `without` that one."""
+        columns = dict(chosen)
         for _ in range(most):
             fit = self._fit(self._before(columns))
             fit.gains[[*columns, *([without] if without is not None else [])]] = -np.inf
@@ -324,8 +314,7 @@ class _Table:
             if fit.gains[best] <= 0:
                 break
             columns[best] = self._one_of(fit, best)
-            gained += float(fit.gains[best])
-        return columns, gained
+        return columns
 
     def explanation(self, chosen: _Chosen, best: int) -> Explanation:
         """A chosen column with those that explain its rows as well."""
@@ -342,9 +331,10 @@ class _Table:
         # A part is one with the port of its link, whatever it does without.
         links = [one for one in likely if one.kind is Kind.LINK and one.node == one.far_node]
         ports = {(end.node, end.name) for link in links for end in link.ends}
-        alike = np.flatnonzero(2 * shared > np.maximum(count, rows.size)).tolist()
+        # What it costs some rows may be worth less where the others explain the rest.
+        alike = {best, *np.flatnonzero(2 * shared > np.maximum(count, rows.size)).tolist()}
         components = dict[Component, None]()
-        for column in sorted(alike, key=lambda column: -gains[column]):
+        for column in sorted(alike, key=lambda column: (-gains[column], column)):
             # Evidence tells apart what the same rows cross.
             without = gains[column] - self.prior[column]
             for component in self.columns[column].components:
@@ -353,6 +343,21 @@ class _Table:
                     components[component] = None
         loss = float(np.median(self.loss[rows])) if rows.size else 0.0
         return Explanation(tuple(components), tuple(rows.tolist()), loss, float(gains[best]))
+
+
+State = TypeVar("State")
+
+
+def best_reached(state: State, moves: Callable[[State], Iterator[State]], worth: Callable[[State], float]) -> State:
+    """Return what is reached from a state by moves, such as forward selection with exchange: each to the first state
+    that is worth more."""
+    for _ in range(MOST_STEPS):
+        least = worth(state) + SETTLED
+        better = next((other for other in moves(state) if worth(other) > least), None)
+        if better is None:
+            break
+        state = better
+    return state
 
 
 def _gains_until(gain: Floats, cell: Ints, when: Ints) -> tuple[Ints, Floats]:

@@ -144,8 +144,6 @@ MOST_STEPS, SETTLED = 50, 1e-9
 #: Rows that are worked on, drawn or simulated at once, of which some tell what all have in common, and that are asked
 #: about a component: a fleet has 100,000 metrics that cross its driver. Of a year of sessions they take 6 MB.
 AT_ONCE = 2048
-#: Densities that are held at the same time, and sets of parts times readings.
-MOST_AT_ONCE = 500_000
 #: Faults of two units at once are looked for among so many; of a large system, the parts whose members are slowest are
 #: looked at more closely; and so many faults are told of one group.
 MOST_FOR_TWO, MOST_PARTS, MOST_FAULTS = 16, 64, 8

@@ -25,14 +25,12 @@ def equivalents(locator: Locator) -> dict[str, frozenset[str]]:
     """
     # A component has up to two hypotheses; the first of them is the one that every pair feels.
     names = locator.design.ways.components
-    first: dict[int, int] = {}
-    for hypothesis, members in enumerate(locator.model.members):
-        for member in members:
-            first.setdefault(member, int(locator.model.classes[hypothesis]))
-    together: dict[int, set[str]] = {}
-    for fault, class_ in first.items():
-        together.setdefault(class_, set()).add(names[fault])
-    return {names[each]: frozenset(together[class_]) for each, class_ in first.items()}
+    alike: dict[str, frozenset[str]] = {}
+    for members in locator.members:
+        together = frozenset(names[member] for member in members)
+        for name in together:
+            alike.setdefault(name, together)
+    return alike
 
 
 @dataclass(frozen=True)
@@ -264,9 +262,11 @@ class Bench:
         return self.again(faults, readings, localization)
 
     def again(self, faults: Sequence[Fault], readings: FloatArray, located: Localization) -> tuple[bool, Localization]:
-        pairs = list(self.plan.pairs)
+        pairs, locator = list(self.plan.pairs), self.locator
         for number, rounds in enumerate(self.case.stages[1:]):
-            suspects = located.closest
+            suspects = set[str]().union(*map(names_of, located.suspects))
+            if not suspects:
+                break
             more = retest(self.ways, self.case.places, suspects, rounds, seed=number)
             stage = design(self.ways, more.pairs)
             share = healthy_share(stage, faults, taken(stage, self.random))

@@ -186,7 +186,7 @@ def _draw_machine(rng: random.Random) -> Machine:
         faults += ["no NVLinks of a GPU"]
         faults += ["GPU lost"] * (ports == gpus and behind == 1)  # else nothing tells which one is lost
         faults += ["no NVLinks", "GPU hidden"] * (not board.is_amd)
-        faults += ["GPU in MIG mode"] * (not board.is_amd and ports == gpus and behind == 1)
+        faults += ["GPU in MIG mode"] * (3 * (not board.is_amd and ports == gpus and behind == 1))
     fault = rng.choice(faults or [""])
     return replace(machine, fault=fault, place=rng.randrange(ports if "port" in fault else gpus))
 

@@ -1,54 +1,63 @@
 """Which part of the network explains what pairs gave: the most probable node, port, cable, leaf, switch or trunk.
 
-The model. A pair gives what is expected of it times (1 - loss) of the worst component on its way, and noise. A loss is
-either one that every pair over the component has (`flow`: frames sent again, a slow node), or one of its capacity
-(`capacity`: a lower rate), which shows only as far as the component is in use. Where a pair has several ways of equal
-cost and it is unknown which it took, its likelihood is the mixture over them.
+A row is what a pair gave, a column a component that some pairs cross, with the probability that they do where it is
+unknown which of several ways of equal cost they took. A pair gives what is expected of it times (1 - loss) of the worst
+component on its way, and noise. A loss is either one that every pair over the component has (frames sent again, a slow
+node), or one of its capacity (a lower rate), which shows only as far as the component is in use: two columns.
 
 In logarithms the noise is normal, and now and then (1 in 20) a reading is anything at all: what a single one can prove
 is bounded, however far out it lies. The width of the noise and a factor common to all pairs (protocols take a few per
-cent) are estimated with the faults, by expectation maximisation.
-
-The search looks for the set of faults with the highest likelihood less a price for each of them. It adds, takes out and
-exchanges faults one at a time, from no fault and from the best set of parts that many pairs go over: two spines slow
-down most pairs, and neither alone explains anything. Where routes are unknown it also exchanges one fault for two.
+cent) are estimated with the faults, by expectation maximisation. `explain.best_reached` is the search: the set of
+faults with the highest likelihood less a price for each of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtr, stdtrit
 
-from fabricheck.diagnosis.network.likelihood import Model, State, gain_of, p_value, without_fault
+from fabricheck.diagnosis.explain import MOST_FOR_ONE, best_reached
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import CONFIDENCE, DOUBT, FEWEST, MOST_AT_ONCE, MOST_STEPS, OF_DEVIATION, ONE_IN_100
+from fabricheck.judge.constants import (
+    CONFIDENCE,
+    DOUBT,
+    FALSE_ALARM,
+    FEWEST,
+    FEWEST_FOR_MIDDLE,
+    LEAST_LOSS,
+    LEAST_SPREAD,
+    MOST_STEPS,
+    OF_DEVIATION,
+    ONE_IN_100,
+    RESOLUTION,
+)
 from fabricheck.records.component import Component
 
+#: So many faults are looked for.
+MOST = 4
 #: Of the probability of a false alarm, what the first fault of a network gets: tails that are heavier than the model's
 #: (t with three degrees of freedom) make false alarms several times as frequent. The second gets twice FURTHER of it,
 #: the third three times: what counts is the share of false ones among the faults that are named (Benjamini and
 #: Hochberg, 1995).
 FIRST_FAULT, FURTHER = 0.1, 0.2
-#: What one measurement can add to a log likelihood: a single one, however wild, is not to decide. And what the fit of
-#: a move may add to what it gains before: where more is missing, it is not tried. Chosen.
-MOST_OF_ONE = 4.0
-#: Parts that more of the readings cross are tried together. Chosen.
-WIDE = 0.1
-#: The best moves of a fit that are tried. Chosen.
-CANDIDATES = 4
-#: The best further moves that are tried beside each. Chosen.
-SECOND_MOVES = 2
+#: What a fit may add to what a move gains before: where more is missing, it is not tried. Chosen.
+MOST_OF_FIT = 4.0
+#: Of readings that are mostly slow, so many are slower than the middle of the healthy ones. Chosen.
+FAST = 0.9
+#: So many readings are anything at all, evenly over a range of logarithms.
+OUTLIERS, RANGE = 0.05, 2.0
 
-# Half of the 95% quantile of chi-squared with one degree of freedom.
-_INTERVAL = float(ndtri((1 + CONFIDENCE) / 2)) ** 2 / 2
+_OUTLIER_DENSITY = OUTLIERS * math.sqrt(2 * math.pi) / RANGE
+# Losses that are tried, as -log(1 - loss): 1% to 95%; then those around the best, so far apart, relative.
+_GRID: FloatArray = np.geomspace(0.01, 3.0, 20)
+_AROUND: FloatArray = np.linspace(-1.5, 1.5, 9)
+_STEPS = (0.1, 0.03, 0.01, 0.003)
 
 
 @dataclass(frozen=True)
@@ -77,15 +86,13 @@ class Localization:
     """What was found. `suspects`: the faults, each with its readings, by index of the design, and what may be at fault.
 
     `noise`: relative standard deviation of a reading; `scale`: what healthy pairs give of expected. `hypotheses`: how
-    many faults the readings can tell apart. `closest`: components that explain best what is left, proven or not, then
-    those of the suspects: what to measure again.
+    many faults the readings can tell apart.
     """
 
     suspects: tuple[SlowGroup, ...]
     noise: float
     scale: float
     hypotheses: int
-    closest: tuple[str, ...]
 
 
 def locate(design: Design, measured_gbps: npt.ArrayLike) -> Localization:
@@ -96,33 +103,97 @@ def locate(design: Design, measured_gbps: npt.ArrayLike) -> Localization:
     return Locator(design).locate(measured_gbps)
 
 
+@dataclass(frozen=True)
+class _State:
+    """Faults, which are columns, with their losses as -log(1 - loss), scale and noise, which is `least` or more."""
+
+    faults: tuple[int, ...]
+    losses: tuple[float, ...]
+    scale: float
+    noise: float
+    least: float
+    likelihood: float = -math.inf
+
+    def without(self, position: int) -> _State:
+        """The same without one of its faults."""
+        faults, losses = list(self.faults), list(self.losses)
+        del faults[position], losses[position]
+        return replace(self, faults=tuple(faults), losses=tuple(losses))
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """The components that readings can tell apart: an entry is a `reading` in a column, which crosses it with the
+    probability `share`, and has `room` (see Design.headroom) there. Entries are in the order of columns, which begin
+    at `bounds`; `members`: the components of a column that the same readings cross as surely."""
+
+    members: tuple[tuple[int, ...], ...]
+    reading: IntArray
+    share: FloatArray
+    room: FloatArray
+    bounds: IntArray
+
+    @classmethod
+    def of(cls, design: Design, used: IntArray) -> _Columns:
+        """Those of a design, by the readings that are `used`."""
+        number = np.full(len(design.places), -1)
+        number[used] = np.arange(used.size)
+        reading, probability = number[design.reading[design.way]], design.probability[design.way]
+        kept = reading >= 0
+        keys, entry = np.unique(design.component[kept] * used.size + reading[kept], return_inverse=True)
+        share = np.bincount(entry, probability[kept])
+        room = np.bincount(entry, probability[kept] * design.headroom[kept]) / share
+        share, room = share.round(9), room.round(9)
+        alike: dict[tuple[bytes, bytes, bytes], list[int]] = {}
+        starts = np.flatnonzero(np.diff(keys // used.size, prepend=-1))
+        for own in np.split(np.arange(keys.size), starts[1:]):
+            component, crossed = int(keys[own[0]] // used.size), (keys[own] % used.size).tobytes()
+            alike.setdefault((crossed, share[own].tobytes(), bytes(8 * own.size)), []).append(component)
+            # So much room may be left that no loss of capacity shows: nothing to try.
+            if room[own].any() and room[own].min() < _GRID[-1]:
+                alike.setdefault((crossed, share[own].tobytes(), room[own].tobytes()), []).append(component)
+        readings, shares, rooms = (b"".join(each) for each in zip(*alike, strict=True))
+        sizes = [len(crossed) // 8 for crossed, *_ in alike]
+        return cls(
+            tuple(map(tuple, alike.values())),
+            np.frombuffer(readings, dtype=np.int64),
+            np.frombuffer(shares),
+            np.frombuffer(rooms),
+            np.cumsum([0, *sizes]),
+        )
+
+    @property
+    def sizes(self) -> IntArray:
+        """How many readings each has."""
+        return np.diff(self.bounds)
+
+    def entries(self, column: int) -> slice:
+        """Where those of a column are."""
+        return slice(self.bounds[column], self.bounds[column + 1])
+
+
 class Locator:
     """A design made ready, to locate faults in many sets of readings of it.
 
-    `false_alarm`: the probability of naming anything in a healthy network, all components together. `most`: so many
-    faults are looked for.
+    `used`: the positions of the readings that count; y below is the logarithm of their share of what is expected of
+    them. `members`: by hypothesis the components, by position, that cannot be told apart.
     """
 
-    def __init__(self, design: Design, *, false_alarm: float = 0.01, most: int = 4) -> None:
-        self.design, self.false_alarm, self.most = design, false_alarm, most
-        readings = int((~design.doubtful).sum())
+    def __init__(self, design: Design) -> None:
+        self.design = design
+        self.used: IntArray = np.flatnonzero(~design.doubtful)
+        readings = self.used.size
         if readings < FEWEST:
             raise UserError(f"{readings} usable readings are too few to tell a fault from noise: {FEWEST} are needed")
-        self.model = Model(design)
-        levels = [false_alarm * share for share in (FIRST_FAULT, *(FURTHER * number for number in range(2, most + 1)))]
+        self._columns = _Columns.of(design, self.used)
+        self.members = self._columns.members
+        # Whether some pair has more than one way.
+        self._mixed = bool((self._columns.share < 1).any())
+        # What most pairs may go over shows in the shape of the noise, which no shuffling changes.
+        self._narrow = self._columns.sizes < readings / 2
+        shares = FIRST_FAULT, *(FURTHER * number for number in range(2, MOST + 1))
         # What each fault has to gain in log likelihood, the first, the second, ...
-        self._prices = [gain_of(level, readings, self._distinct) for level in levels]
-
-    def _kind(self, hypothesis: int) -> str:
-        return self.design.ways.kinds[self.model.members[hypothesis][0]]
-
-    @property
-    def _distinct(self) -> int:
-        """How many faults the readings can tell apart."""
-        return int(self.model.classes.max()) + 1
-
-    def _p_value(self, gain: float) -> float:
-        return p_value(gain, self.model.used.size, self._distinct)
+        self._prices = [gain_of(FALSE_ALARM * share, readings, len(self.members)) for share in shares]
 
     def locate(self, measured_gbps: npt.ArrayLike) -> Localization:
         """See `locate`, also for what it raises."""
@@ -131,224 +202,247 @@ class Locator:
             raise ValueError(f"{measured.shape} values were given for {self.design.expected_gbps.shape} readings")
         if not (np.isfinite(measured).all() and (measured > 0).all()):
             raise UserError("a reading is not a positive number: judge the run first (fabricheck judge)")
-        used = self.model.used
-        y = np.log(measured[used] / self.design.expected_gbps[used])
-        null = self.model.null(y)
-        best = self._search(y, null)
-        seed = max(self._seeds(y, null), key=self._worth, default=null)
-        if self._worth(seed) > self._worth(best):
-            best = self._search(y, seed)
-        return self._report(y, self._beyond_chance(y, best))
+        y = np.log(measured[self.used] / self.design.expected_gbps[self.used])
+        # Where most pairs are slow, the healthy ones are the fast.
+        starts = [self._null(y, share) for share in (0.5, FAST)]
+        reached = [best_reached(start, lambda state: self._moves(y, state), self._worth) for start in starts]
+        state = self._beyond_chance(y, max(reached, key=self._worth))
+        suspects = tuple(self._suspect(y, state, position) for position in range(len(state.faults)))
+        return Localization(suspects, state.noise, math.exp(state.scale), len(self.members))
+
+    def _lost(self, state: _State) -> tuple[FloatArray, FloatArray]:
+        """The probability that nothing, or each of the faults, is the worst on the way of a reading, and what it costs
+        there; both of shape (faults + 1, R)."""
+        probability = np.zeros((len(state.faults) + 1, self.used.size))
+        loss = np.zeros_like(probability)
+        for row, (fault, lost) in enumerate(zip(state.faults, state.losses, strict=True), 1):
+            own = self._columns.entries(fault)
+            reading, left = self._columns.reading[own], lost - self._columns.room[own]
+            loss[row, reading] = np.maximum(left, 0.0)
+            probability[row, reading] = np.where(left > 0, self._columns.share[own], 0.0)
+        left = np.ones(self.used.size)
+        for row in np.argsort(-loss[1:], axis=0, kind="stable") + 1:
+            worst = row, np.arange(self.used.size)
+            share = probability[worst]
+            probability[worst] = left * share
+            left = left * (1 - share)
+        probability[0] = left
+        return probability, loss
+
+    def _weights(self, y: FloatArray, state: _State) -> tuple[FloatArray, FloatArray, float]:
+        """The probability that a reading is not an outlier and has the loss of each row of `_lost`, that loss, and the
+        log likelihood."""
+        probability, loss = self._lost(state)
+        density = probability * _density(y - state.scale + loss, state.noise)
+        whole = density.sum(axis=0) + 1e-300
+        return (density - probability * _OUTLIER_DENSITY) / whole, loss, float(np.log(whole).sum())
+
+    def _null(self, y: FloatArray, share: float = 0.5) -> _State:
+        """No fault, where this share of the readings is below the level of healthy ones."""
+        least, away = _least_noise(y), np.abs(y - np.median(y))
+        noise = max(OF_DEVIATION * float(np.median(away)), least)
+        return self._fit(y, _State((), (), float(np.quantile(y, share)), noise, least))
+
+    def _fit(self, y: FloatArray, state: _State) -> _State:
+        """Losses, scale and noise for the faults of `state`, from where it is, by expectation maximisation: where it is
+        known what each reading suffers from, a loss is a difference of two weighted means. A turn can lose likelihood,
+        since another loss changes which fault is the worst: the best turn counts."""
+        best, idle = replace(state, likelihood=-math.inf), 0
+        for _ in range(MOST_STEPS):
+            weight, loss, likelihood = self._weights(y, state)
+            idle = 0 if likelihood > best.likelihood + 1e-2 else idle + 1
+            if likelihood > best.likelihood:
+                best = replace(state, likelihood=likelihood)
+            total = weight.sum(axis=1)
+            if idle == FEWEST_FOR_MIDDLE or not total.any():
+                break
+            # A fault that is nowhere the worst keeps its loss, and so does the scale without healthy readings.
+            scale = float(weight[0] @ y / total[0]) if total[0] > 1e-6 else state.scale
+            losses = list(state.losses)
+            for row, lost in enumerate(state.losses, 1):
+                if total[row] > 1e-6:
+                    room = np.where(loss[row] > 0, lost - loss[row], 0.0)
+                    losses[row - 1] = max(scale - float(weight[row] @ (y - room) / total[row]), LEAST_SPREAD)
+            state = replace(state, losses=tuple(losses))
+            left = y + self._lost(state)[1]
+            scale = float((weight * left).sum() / total.sum())
+            noise = math.sqrt(float((weight * (left - scale) ** 2).sum() / total.sum()))
+            state = replace(state, scale=scale, noise=max(noise, state.least))
+        return best
+
+    def _gains(self, y: FloatArray, state: _State, *, fine: bool = False) -> tuple[FloatArray, FloatArray]:
+        """What each column gains at most as one more fault, in log likelihood, and the loss with which it does.
+
+        A reading is taken to be as inexact as the losses that are tried are far apart; `fine`: these get as near as the
+        noise lets them."""
+        columns, sizes = self._columns, self._columns.sizes
+        probability, lost = self._lost(state)
+        least = np.where(probability > 1 - RESOLUTION, lost, 0.0).max(axis=0)[columns.reading]
+        residual = y[columns.reading] - state.scale
+        gains, losses = np.full(sizes.size, -np.inf), np.full(sizes.size, _GRID[0])
+
+        def try_losses(loss: FloatArray, blur: float) -> None:
+            noise = np.maximum(state.noise, blur * loss)
+            of_entry, own_noise = np.repeat(loss, sizes), np.repeat(noise, sizes)
+            before = np.zeros(of_entry.size)
+            for share, of_row in zip(probability[:, columns.reading], lost[:, columns.reading], strict=True):
+                before += share * _density(residual + of_row, own_noise)
+            after = _density(residual + np.maximum(least, of_entry - columns.room), own_noise)
+            ratio = 1 + columns.share * (after / (before + 1e-300) - 1)
+            gain = np.add.reduceat(np.log(np.maximum(ratio, 1e-12)), columns.bounds[:-1])
+            better = gain > gains
+            gains[better], losses[better] = gain[better], loss[better]
+
+        for loss in _GRID:
+            try_losses(np.full(sizes.size, loss), _STEPS[0])
+        for step, finer in zip(_STEPS, (*_STEPS[1:], 0.0), strict=True) if fine else ():
+            middle = losses.copy()
+            gains[:] = -np.inf
+            for away in _AROUND:
+                try_losses(middle * (1 + step * away), finer)
+        return gains, losses
 
     # Search
 
-    def _worth(self, state: State) -> float:
+    def _worth(self, state: _State) -> float:
         return state.likelihood - sum(self._prices[: len(state.faults)])
 
-    def _search(self, y: FloatArray, state: State) -> State:
-        """The best fit that single moves reach from `state`."""
-        for _ in range(MOST_STEPS):
-            best = max(self._moves(y, state), key=self._worth, default=state)
-            if self._worth(best) < self._worth(state) + 1e-3:
+    def _moves(self, y: FloatArray, state: _State) -> Iterator[_State]:
+        """Fits with one fault more, one less, and up to MOST_FOR_ONE for another."""
+        yield from self._further(y, state)
+        # A fault that all pairs may go over shows in nothing but the shape of the noise.
+        sharp = replace(state, scale=state.scale + 0.6 * state.noise, noise=0.7 * state.noise)
+        yield from self._further(y, sharp, kinds=1)
+        for position, fault in enumerate(state.faults):
+            rest = state.without(position)
+            yield self._fit(y, rest)
+            for other in self._further(y, rest, without=fault):
+                yield other
+                # One fault, of which any pair may have had a share, may lie between several.
+                several = other
+                for _ in range(MOST_FOR_ONE - 1):
+                    further = self._further(y, several, kinds=1, without=fault)
+                    several = max(further, key=self._worth, default=several)
+                yield several
+
+    def _further(
+        self, y: FloatArray, state: _State, *, kinds: int | None = None, without: int | None = None
+    ) -> Iterator[_State]:
+        """Fits of one fault more, `without` that one: the best of each kind, of all or so many."""
+        if len(state.faults) == MOST:
+            return
+        gains, losses = self._gains(y, state)
+        gains[[*state.faults, *([without] if without is not None else [])]] = -np.inf
+        tried: set[str] = set()
+        for column in np.argsort(-gains, kind="stable").tolist():
+            kind = self.design.ways.kinds[self.members[column][0]]
+            if len(tried) == kinds or gains[column] < self._prices[len(state.faults)] - MOST_OF_FIT:
                 break
-            state = best
-        return state
-
-    def _moves(self, y: FloatArray, state: State) -> Iterator[State]:
-        """Fits with one fault more, one less, and one for another."""
-        if len(state.faults) < self.most:
-            for move in self._further(y, state, CANDIDATES, self._prices[len(state.faults)] - MOST_OF_ONE):
-                yield self.model.fit(y, move)
-            if self.model.mixed:
-                # A fault that all pairs may go over shows in nothing but the shape of the noise.
-                sharp = replace(state, scale=state.scale + 0.6 * state.noise, noise=0.7 * state.noise)
-                for move in self._further(y, sharp, 1):
-                    yield self.model.fit(y, move)
-        for position in range(len(state.faults)):
-            rest = without_fault(state, position)
-            left = self.model.fit(y, rest)
-            yield left
-            for move in self._further(
-                y, rest, SECOND_MOVES, state.likelihood - self.model.likelihood(y, rest) - MOST_OF_ONE
-            ):
-                yield self.model.fit(y, move)
-            if self.model.mixed and len(state.faults) < self.most:
-                # One fault of which any pair may have had a share may lie between two.
-                for move in self._further(y, left, SECOND_MOVES):
-                    if move.faults[-1] != state.faults[position]:
-                        other = self.model.fit(y, move)
-                        for two in self._further(y, other, 1, self._prices[len(other.faults)] - MOST_OF_ONE):
-                            yield self.model.fit(y, two)
-
-    def _further(self, y: FloatArray, state: State, count: int, least: float = 0.0) -> list[State]:
-        """The `count` hypotheses that gain most as one more fault, and the best of each kind, as starts of a fit.
-
-        None that gains less than `least` before the fit.
-        """
-        gains, losses = self.model.scan(y, state)
-        seen: set[tuple[int, float]] = set()
-        kinds: set[str] = set()
-        states: list[State] = []
-        for fault in np.argsort(-gains, kind="stable").tolist():
-            if gains[fault] <= max(least, 0.0):
-                break
-            # Ways that nobody can tell apart give the same gain: one of them is enough.
-            mark = (int(self.model.classes[fault]), round(float(gains[fault]), 6))
-            kind = self._kind(fault)
-            if mark not in seen and fault not in state.faults and (len(states) < count or kind not in kinds):
-                loss = self.model.sharpen(y, state, fault, float(losses[fault]))
-                states.append(replace(state, faults=(*state.faults, fault), losses=(*state.losses, loss)))
-                kinds.add(kind)
-            seen.add(mark)
-        return states
-
-    def _seeds(self, y: FloatArray, null: State) -> Iterator[State]:
-        """The best sets of one, two and three wide parts, by least squares with one loss for all of them, as fits."""
-        middle = float(np.median(y))
-        clipped = np.clip(y, middle - 4 * null.noise, middle + 4 * null.noise)
-        for faults, unions in self._unions:
-            fit = unions @ (clipped - clipped.mean())
-            best = faults[int(np.argmin(fit))].tolist()
-            slow = self.model.effect(best, [1.0] * len(best))
-            share = np.bincount(self.model.reading, self.model.probability * slow, y.size)
-            beside, over = y[share == 0], y[share > 0]
-            if fit.min() < 0 and beside.size:
-                scale = float(np.median(beside))
-                loss = max(scale - float(np.median(over)), null.noise) / float(share[share > 0].mean())
-                noise = max(OF_DEVIATION * float(np.median(np.abs(beside - scale))), null.noise / 4, null.least)
-                start = replace(null, faults=tuple(best), losses=(loss,) * len(best), scale=scale, noise=noise)
-                yield self.model.fit(y, start)
-
-    @cached_property
-    def _unions(self) -> list[tuple[IntArray, FloatArray]]:
-        """Sets of one, two and three wide parts, shape (S, size), and the share of each reading's ways that goes over
-        them, shape (S, R), with a mean of 0 and a length of 1."""
-        model = self.model
-        readings, entries = model.used.size, model.entries
-        over = np.bincount(entries.hypothesis, model.probability[entries.way], len(model.members))
-        full = np.bincount(entries.hypothesis, entries.headroom, len(model.members)) == 0
-        wide = np.flatnonzero(full & (over >= WIDE * readings))
-        wide = wide[np.argsort(-over[wide], kind="stable")]
-        while wide.size > 3 and math.comb(wide.size, 3) * readings > MOST_AT_ONCE:
-            wide = wide[:-1]
-        slow = [model.effect([each], [1.0]) > 0 for each in wide.tolist()]
-        on = np.array(slow, dtype=np.bool_).reshape(wide.size, model.probability.size)
-        unions = []
-        for size in (1, 2, 3):
-            sets = np.array(list(combinations(range(wide.size), size)), dtype=np.int64).reshape(-1, size)
-            if not sets.size:
-                break
-            hit = on[sets].any(axis=1) * model.probability
-            share = np.zeros((len(sets), readings))
-            for row, own_hit in zip(share, hit, strict=True):
-                row[:] = np.bincount(model.reading, own_hit, readings)
-            share -= share.mean(axis=1, keepdims=True)
-            length = np.linalg.norm(share, axis=1, keepdims=True)
-            unions.append((wide[sets], np.divide(share, length, out=np.zeros_like(share), where=length > 1e-6)))
-        return unions
+            if kind not in tried:
+                tried.add(kind)
+                loss = float(losses[column])
+                start = replace(state, faults=(*state.faults, column), losses=(*state.losses, loss))
+                # The losses that were tried are no nearer to the true one than that.
+                yield self._fit(y, replace(start, noise=max(state.noise, _STEPS[0] * loss)))
 
     # Chance
 
-    def _beyond_chance(self, y: FloatArray, state: State) -> State:
+    def _beyond_chance(self, y: FloatArray, state: _State) -> _State:
         """The same without the faults that noise of this shape shows as well, the least certain first."""
-        left = [without_fault(state, position) for position in range(len(state.faults))]
-        # Beside several faults, what none of them slows may be too little to fit a scale to.
-        left = [each if each.faults else self.model.null(y) for each in left]
-        gains = [self.model.scan(y, others)[0] for others in left]
+        left = [state.without(position) for position in range(len(state.faults))]
+        if len(left) == 1:  # beside several, what none of them slows may be too little to fit a scale to
+            left = [self._null(y)]
+        gains = [self._gains(y, others)[0] for others in left]
         own = [of_all[fault] for of_all, fault in zip(gains, state.faults, strict=True)]
-        # What most pairs may go over shows in the shape of the noise, which no shuffling changes: that is not asked.
-        somewhere = np.bincount(self.model.entries.key_hypothesis, minlength=len(self.model.members)) < y.size / 2
         for position in np.argsort(own, kind="stable").tolist():
-            gain = gains[position][somewhere].max(initial=-np.inf)
-            if somewhere[state.faults[position]] and self._is_chance(y, left[position], somewhere, gain):
-                return self._beyond_chance(y, self.model.fit(y, left[position]))
+            if self._narrow[state.faults[position]] and self._is_chance(y, left[position], gains[position]):
+                return self._beyond_chance(y, self._fit(y, left[position]))
         return state
 
-    def _is_chance(self, y: FloatArray, others: State, faults: npt.NDArray[np.bool_], gain: float) -> bool:
-        """Whether one more of the `faults` gains as much where the readings are shuffled among pairs that the other
-        faults slow equally: a permutation test, which is exact whatever the shape of the noise (Pitman, 1937), of the
-        largest gain of all faults (Westfall and Young, 1993), that ends with the first (Besag and Clifford, Biometrika
-        78, 1991)."""
-        slow = self.model.effect(others.faults, others.losses)
-        share = np.bincount(self.model.reading, self.model.probability * (slow > 0), y.size)
-        loss = np.bincount(self.model.reading, self.model.probability * slow, y.size)
-        alike = np.unique(np.stack([share, loss]).round(6), axis=1, return_inverse=True)[1].ravel()
+    def _is_chance(self, y: FloatArray, others: _State, gains: FloatArray) -> bool:
+        """Whether one more fault gains as much where the readings are shuffled among pairs that the other faults slow
+        equally: a permutation test, which is exact whatever the shape of the noise (Pitman, 1937), of the largest gain
+        of all faults (Westfall and Young, 1993), that ends with the first (Besag and Clifford, Biometrika 78, 1991)."""
+        probability, loss = self._lost(others)
+        slowed = np.stack([probability[0], (probability * loss).sum(axis=0)]).round(6)
+        alike = np.unique(slowed, axis=1, return_inverse=True)[1].ravel()
         order, random = np.argsort(alike, kind="stable"), np.random.default_rng(y.size)
-        for _ in range(round(1 / self.false_alarm) - 1):
+        for _ in range(round(1 / FALSE_ALARM) - 1):
             shuffled = np.empty_like(y)
             shuffled[order] = y[np.lexsort((random.random(y.size), alike))]
-            if self.model.scan(shuffled, others)[0][faults].max() >= gain:
+            if self._gains(shuffled, others)[0][self._narrow].max() >= gains[self._narrow].max():
                 return True
         return False
 
     # What was found
 
-    def _report(self, y: FloatArray, state: State) -> Localization:
-        suspects = tuple(self._suspect(y, state, position) for position in range(len(state.faults)))
-        next_ = [each.faults[-1] for each in self._further(y, state, CANDIDATES)][:CANDIDATES]
-        closest = [
-            *(name for each in next_ for name in self._alike([each])),
-            *(each.text for group in suspects for each in group.at_fault),
+    def _suspect(self, y: FloatArray, state: _State, position: int) -> SlowGroup:
+        others, loss = state.without(position), state.losses[position]
+        gains, losses = self._gains(y, others, fine=True)
+        likely = np.flatnonzero(gains >= gains.max() - DOUBT).tolist()
+        near = [
+            column for column in likely if gains.max() - gains[column] <= self._margin(others, gains, column, losses)
         ]
-        noise, scale = state.noise, math.exp(state.scale)
-        return Localization(suspects, noise, scale, self._distinct, tuple(dict.fromkeys(closest)))
-
-    def _suspect(self, y: FloatArray, state: State, position: int) -> SlowGroup:
-        fault, loss = state.faults[position], state.losses[position]
-        others = without_fault(state, position)
-        grid = np.linspace(max(loss - 10 * state.noise, 1e-4), loss + 10 * state.noise, 401)
-        profile = self.model.profile(y, others, fault, grid)
-        inside = grid[profile >= profile.max() - _INTERVAL]
-        low, high = -np.expm1(-inside[[0, -1]])
-        gains, losses = self.model.scan(y, others)
-        # The grid of the scan is coarse: who may come near is looked at more closely.
-        for candidate in np.flatnonzero(gains >= 0.9 * profile.max() - 2 * DOUBT).tolist():
-            best = self.model.sharpen(y, others, candidate, float(losses[candidate]))
-            near = best + np.linspace(-1, 1, 13) * min(0.15 * best, 3 * state.noise)
-            near_gains = self.model.profile(y, others, candidate, near)
-            gains[candidate], losses[candidate] = near_gains.max(), near[near_gains.argmax()]
-        gains[fault], losses[fault] = profile.max(), grid[profile.argmax()]
-        near_best = [
-            each
-            for each in np.flatnonzero(gains >= gains.max() - DOUBT).tolist()
-            if gains[each] >= gains.max() - self._margin(others, int(gains.argmax()), each, losses)
-        ]
-        left = self.model.fit(y, others)
+        names = {self.design.ways.components[one] for column in near for one in self.members[column]}
+        crossing = [self._columns.reading[self._columns.entries(column)] for column in near]
+        # The loss is a mean of as many readings as are its own.
+        readings = max(float(self._weights(y, state)[0][position + 1].sum()), 1.0)
+        reach = float(ndtri((1 + CONFIDENCE) / 2)) * state.noise / math.sqrt(readings)
+        gain = state.likelihood - self._fit(y, others).likelihood
         return SlowGroup(
-            members=self._over(near_best),
-            components=frozenset(map(self.design.ways.network.component, self._alike(near_best))),
+            members=tuple(self.used[np.unique(np.concatenate(crossing))].tolist()),
+            components=frozenset(map(self.design.ways.network.component, names)),
             loss=-math.expm1(-loss),
-            low=float(low),
-            high=float(high),
-            p=self._p_value(state.likelihood - left.likelihood),
+            low=-math.expm1(reach - loss),
+            high=-math.expm1(-reach - loss),
+            p=p_value(gain, self.used.size, len(self.members)),
         )
 
-    def _margin(self, others: State, best: int, other: int, losses: FloatArray) -> float:
-        """How far `other` may be behind `best` if it is at fault, in 99 of 100 cases.
+    def _margin(self, others: _State, gains: FloatArray, column: int, losses: FloatArray) -> float:
+        """How far a column may be behind the best if it is at fault, in 99 of 100 cases.
 
         They differ by d standard deviations of what they predict, so that it falls behind by 2.326 d - d²/2 at most:
         the further apart, the less. Mixtures over unknown routes are not normal: there it is the most for any d.
         """
-        model = self.model
-        if model.mixed:
+        if self._mixed:
             return DOUBT
-        effect, two = (
-            model.effect((*others.faults, each), (*others.losses, float(losses[each]))) for each in (best, other)
-        )
-        apart = float(np.linalg.norm(effect - two)) / others.noise
-        return ONE_IN_100 * max(apart, ONE_IN_100) - 0.5 * max(apart, ONE_IN_100) ** 2
+        worst = []
+        for fault in (int(gains.argmax()), column):
+            faults, own = (*others.faults, fault), (*others.losses, float(losses[fault]))
+            worst.append(self._lost(replace(others, faults=faults, losses=own))[1].max(axis=0))
+        apart = max(float(np.linalg.norm(worst[0] - worst[1])) / others.noise, ONE_IN_100)
+        return ONE_IN_100 * apart - 0.5 * apart**2
 
-    def _alike(self, hypotheses: Sequence[int]) -> tuple[str, ...]:
-        """The components of hypotheses and of those of their classes.
 
-        Which of several symmetric components a fault was put on is arbitrary: all that are symmetric belong together.
-        """
-        alike = np.flatnonzero(np.isin(self.model.classes, self.model.classes[list(hypotheses)])).tolist()
-        members = sorted({each for one in alike for each in self.model.members[one]})
-        return tuple(self.design.ways.components[each] for each in members)
+def _density(residual: FloatArray, noise: float | FloatArray) -> FloatArray:
+    """Density of residuals (logarithms). It is nowhere less than that of outliers, which bounds what one can prove
+    (bounded influence: Maronna, Martin, Yohai, Robust Statistics, 2006, section 2.2)."""
+    return np.asarray((1 - OUTLIERS) / noise * np.exp(-0.5 * (residual / noise) ** 2) + _OUTLIER_DENSITY)
 
-    def _over(self, hypotheses: Sequence[int]) -> tuple[int, ...]:
-        """The readings that go over any of them, or may."""
-        keys = self.model.entries
-        over = np.unique(keys.key_reading[np.isin(keys.key_hypothesis, hypotheses)])
-        return tuple(self.model.used[over].tolist())
+
+def _least_noise(y: FloatArray) -> float:
+    """The noise that readings (logarithms, shape (R,)) have at least: what they were rounded to, where many are equal,
+    and a tenth of a per cent. Equal readings further apart than a per cent are faults and not rounded."""
+    values = np.unique(y.round(9))
+    if values.size > y.size / 2 or values.size < 2:
+        return RESOLUTION
+    step = float(np.diff(values).min())
+    return max(RESOLUTION, step) if step <= LEAST_LOSS + RESOLUTION else RESOLUTION
+
+
+def p_value(gain: float, readings: int, hypotheses: int) -> float:
+    """Probability that noise alone gains so much log likelihood somewhere, over all hypotheses (Bonferroni).
+
+    For known routes a fault is a shift of the mean of some readings of normal noise whose width is unknown: twice
+    the gain is the monotonic image of a squared Student's t. For unknown routes that is an approximation, which
+    the benchmark checks.
+    """
+    freedom = readings - 2
+    squared = freedom * math.expm1(min(2 * max(gain, 0.0) / readings, 700.0))
+    return min(1.0, hypotheses * float(stdtr(freedom, -math.sqrt(squared))))
+
+
+def gain_of(p: float, readings: int, hypotheses: int) -> float:
+    """The gain in log likelihood that has the p-value `p`: the inverse of `p_value`."""
+    freedom = readings - 2
+    return 0.5 * readings * math.log1p(float(stdtrit(freedom, p / hypotheses)) ** 2 / freedom)

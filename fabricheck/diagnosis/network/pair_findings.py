@@ -163,22 +163,23 @@ def find_slow_parts(ways: Ways, rounds: Rounds, again: Rounds, policy: Policy, *
     first = counted_suspects(located, made, policy)
     if not again or not first:
         return SlowParts(first, {}, located)
-    second, values = _readings(ways, again, duplex=duplex)
-    shares = values / second.expected_gbps / located.scale
-    touched = [_weight(second, part) > 0 for suspect in located.suspects for part in suspect.components]
-    beside = shares[~np.any(touched, axis=0) & ~second.doubtful]
+    made, goodput = _readings(ways, [*rounds, *again], duplex=duplex)
+    is_again = made.rounds >= len(rounds)
+    known = is_again & ~made.doubtful
+    shares = goodput / made.expected_gbps / located.scale
+    touched = [_weight(made, part) > 0 for suspect in located.suspects for part in suspect.components]
+    beside = shares[known & ~np.any(touched, axis=0)]
     level = float(np.median(beside)) if beside.size >= FEWEST_FOR_MIDDLE else 1.0
-    made = _readings(ways, [*rounds, *again], duplex=duplex)[0]
-    located = locate(made, np.concatenate([goodput, values / level]))
-
-    def recovered(suspect: SlowGroup) -> tuple[float, int] | None:
-        over = _over_all(suspect, second, shares / level)
-        most = min(suspect.loss / 2, policy.smallest_loss)
-        return over if over is not None and 1 - over[0] < most else None
-
-    healthy = {suspect: over for suspect in first if (over := recovered(suspect)) is not None}
+    located = locate(made, np.where(is_again, goodput / level, goodput))
+    shares = np.where(known, shares / level, np.nan)
+    healthy = {}
+    for suspect in first:
+        again_healthy = _healthy_again(suspect, made, shares, policy)
+        if again_healthy is not None:
+            healthy[suspect] = again_healthy
     counted = counted_suspects(located, made, policy)
-    return SlowParts(tuple(each for each in counted if recovered(each) is None), healthy, located)
+    suspects = tuple(each for each in counted if _healthy_again(each, made, shares, policy) is None)
+    return SlowParts(suspects, healthy, located)
 
 
 def _readings(ways: Ways, rounds: Rounds, *, duplex: bool) -> tuple[Design, FloatArray]:
@@ -193,17 +194,17 @@ def _weight(made: Design, part: Component) -> FloatArray:
     return weight
 
 
-def _over_all(suspect: SlowGroup, made: Design, shares: FloatArray) -> tuple[float, int] | None:
-    """The median of what surely goes over the worst part of a suspect, and of how many pairs; None where that is
-    unknown."""
-    worst = None
+def _healthy_again(suspect: SlowGroup, made: Design, shares: FloatArray, policy: Policy) -> tuple[float, int] | None:
+    """The median of what surely goes over the worst part of a suspect, and of how many pairs, where that is healthy;
+    else None. `shares`: NaN for what was not measured again."""
+    medians = []
     for part in suspect.components:
-        over = shares[(_weight(made, part) > 1 - RESOLUTION) & ~made.doubtful]
+        over = shares[(_weight(made, part) > 1 - RESOLUTION) & ~np.isnan(shares)]
         if not part.nodes or over.size < FEWEST_FOR_MIDDLE:
             return None
-        median = float(np.median(over)), over.size
-        worst = median if worst is None else min(worst, median)
-    return worst
+        medians.append((float(np.median(over)), over.size))
+    share, pairs = min(medians, key=lambda median: median[0])
+    return (share, pairs) if 1 - share < min(suspect.loss / 2, policy.smallest_loss) else None
 
 
 def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None = None) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from copy import copy
 import numpy as np
 import pytest
 
-from fabricheck.diagnosis.network.localize import Localization, Locator, locate
+from fabricheck.diagnosis.network.localize import Localization, Locator, gain_of, locate, p_value
 from fabricheck.diagnosis.network.round_plan import screen
 from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design
 from fabricheck.errors import UserError
@@ -181,7 +181,7 @@ def test_doubtful_readings_are_left_out() -> None:
     pairs = [(network.nodes[one], network.nodes[one + 16]) for one in range(8)]
     apart = [[pair] for pair in pairs]
     readings = design(Ways(network), [pairs, *apart])
-    assert Locator(readings).model.used.size == 8
+    assert Locator(readings).used.size == 8
     with pytest.raises(UserError, match="0 usable readings"):
         Locator(design(Ways(network), [pairs]))
 
@@ -275,3 +275,8 @@ def test_what_is_at_fault_is_seldom_left_out_of_what_is_named() -> None:
         _, found = bench.trial([port])
         missed += bool(found.suspects) and not any(port.component in names_of(each) for each in found.suspects)
     assert missed <= 2
+
+
+def test_a_gain_is_known_by_its_p_value() -> None:
+    for p in (0.05, 0.01, 1e-4):
+        assert p_value(gain_of(p, 250, 90), 250, 90) == pytest.approx(p)
