@@ -17,6 +17,7 @@ from fabricheck.report.content import (
     name_of_group,
     number,
     percent,
+    plain,
     ranks_text,
     short_message,
     short_name,
@@ -64,6 +65,7 @@ def cards_of(
 ) -> tuple[Card, ...]:
     """All causes, those that name a component first; none where nothing is wrong. `system` and `folder`, that of the
     session, are for commands."""
+    system = plain(system)
     places = {id(each): place for place, each in enumerate(worst_first(runs), start=1)}
     writer = _Writer(runs, tuple(f"run{places[id(each)]}" for each in runs), NodeParts.of(runs), system, folder)
     return (
@@ -143,23 +145,20 @@ class _Writer:
         more = f", and {len(affected.rows) - 1} more" if len(affected.rows) > 1 else ""
         return f"{text} {number(worst.value)} {unit_shown(worst.unit)}{more}"
 
-    def _first(self, problem: Finding) -> tuple[str, ...]:
-        return marked_steps(problem, system=self.system, run=self.folder)[:1]
-
     def of_problems(self, diagnosis: Diagnosis) -> Iterator[Card]:
         """What was not measured, or not what was requested: the first problem of each run, which is the cause."""
-        problems: dict[tuple[Verdict, str, str, tuple[str, ...]], list[tuple[Finding, str, str]]] = {}
+        problems: dict[tuple[Verdict, str, str], list[tuple[Finding, str, str]]] = {}
         shown = {each for cause in diagnosis.causes for each in cause.told}
         for problem in diagnosis.problems:
             if not problem.components:
-                key = (problem.verdict, problem.code, problem.message, self._first(problem))
+                key = (problem.verdict, problem.code, problem.message)
                 problems.setdefault(key, []).append((problem, "session", ""))
         for judged, link in zip(self.runs, self.links, strict=True):
             for problem in judged.all_problems[:1]:
                 if problem not in shown:
-                    key = (problem.verdict, problem.code, short_message(problem, judged), self._first(problem))
+                    key = (problem.verdict, problem.code, short_message(problem, judged))
                     problems.setdefault(key, []).append((problem, facts_of(judged).name, link))
-        for (verdict, code, message, _), where in sorted(problems.items(), key=lambda item: -SEVERITY[item[0][0]]):
+        for (verdict, code, message), where in sorted(problems.items(), key=lambda item: -SEVERITY[item[0][0]]):
             names = [name for _, name, link in where if link]
             title = message if len(message) <= _LONGEST_TITLE else f"{message[:_LONGEST_TITLE]}…"
             first = marked_steps(where[0][0], system=self.system, run=self.folder, tests=names)[:1]
@@ -183,7 +182,7 @@ def _of_history(watched: WatchResult | None) -> Iterator[Card]:
     if watched is None:
         return
     for incident in watched.open_incidents:
-        step = f"`{program()} watch --system {watched.system}`"
+        step = f"`{program()} watch --system {plain(watched.system)}`"
         evidence = incident_evidence(incident)
         yield Card(incident_name(incident), Verdict.DEGRADED, "history", evidence, (), (step,), "history")
 

@@ -112,6 +112,11 @@ def printable(value: object) -> str:
     return escaped(text, keep="")
 
 
+def plain(text: str) -> str:
+    """A text without the marks of its commands, which are backticks; so a name has none."""
+    return text.replace("`", "")
+
+
 def number(value: float) -> str:
     """Four significant digits, with separators of thousands, without an exponent where a person would write none."""
     if not math.isfinite(value):

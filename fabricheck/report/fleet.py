@@ -9,8 +9,8 @@ from fabricheck.fleet.node_verdicts import BadNode, FleetVerdict
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import printable
-from fabricheck.report.lines import plain, steps
+from fabricheck.report.content import plain, printable
+from fabricheck.report.lines import steps
 from fabricheck.report.part_names import NodeParts
 from fabricheck.topology.network import fold
 

@@ -18,7 +18,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CatalogueEntry
 from fabricheck.records.nic_families import family_of
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import number, short_message, unit_shown
+from fabricheck.report.content import number, plain, short_message, unit_shown
 from fabricheck.suite import program, script
 from fabricheck.units import apart, plural
 
@@ -111,17 +111,12 @@ def checks_to_name(tests: Sequence[str]) -> str:
 
 def fill_names(step: str, names: dict[str, str]) -> str:
     """A step with `names` in place of `{node}` and so on; what has no name keeps a word such as NODE."""
-    return step.format(**{name: names.get(name) or word for name, word in _UNKNOWN.items()})
+    return step.format(**{name: plain(names.get(name) or word) for name, word in _UNKNOWN.items()})
 
 
 def with_program(text: str) -> str:
     """A text of the catalogue with commands that can be pasted into a shell here."""
     return text.replace("`fabricheck ", f"`{program()} ").replace("`python ci/drain.py", f"`{script('ci/drain.py')}")
-
-
-def plain(text: str) -> str:
-    """A text without the marks of its commands."""
-    return text.replace("`", "")
 
 
 def of_entry(entry: CatalogueEntry, its_steps: tuple[str, ...], width: int = 100) -> Iterator[str]:

@@ -20,7 +20,8 @@ from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, OPERATIONS, b
 from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import Remark, VendorOutput
 from fabricheck.records.verdict import TELLING, Verdict
-from fabricheck.report.lines import fill_names, plain, with_program
+from fabricheck.report.content import plain
+from fabricheck.report.lines import fill_names, with_program
 from fabricheck.report.normal_nic import ALERT, Normal, of_nic, worst_problem
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import link_layer

@@ -11,6 +11,7 @@ from fabricheck.records.component import Component, Kind
 from fabricheck.records.nic_families import family_of
 from fabricheck.records.rehearsal import EMULATED
 from fabricheck.records.run import Device
+from fabricheck.report.content import plain
 from fabricheck.topology.model import Topology
 from fabricheck.topology.placement import gpu_of_ranks
 
@@ -95,9 +96,10 @@ class NodeParts:
         for end in (end for each in components for end in each.ends):
             gpu = self.gpus.get((end.node, end.name))
             if gpu is not None and gpu.platform in _LOOK_AT_GPU:
-                return f"on {end.node}: `{_LOOK_AT_GPU[gpu.platform].format(gpu.device.address)}`"
+                look = _LOOK_AT_GPU[gpu.platform].format(gpu.device.address)
+                return f"on {plain(end.node)}: `{plain(look)}`"
             if end.node and end.name in self.nics:
-                return f"on {end.node}: `{family_of(end.name).counters.format(end.name)}`"
+                return f"on {plain(end.node)}: `{plain(family_of(end.name).counters.format(end.name))}`"
         return ""
 
     def looks(self, components: Sequence[Component]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import LOADS, OPERATIONS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import MetricGroup, count, groups_of, in_gigabytes, number, strength, unit_shown
+from fabricheck.report.content import MetricGroup, count, groups_of, in_gigabytes, number, plain, strength, unit_shown
 from fabricheck.report.shares import OF_KIND, share_of_yardstick
 from fabricheck.suite import program
 from fabricheck.units import format_size, plural
@@ -34,10 +34,7 @@ class Number:
 def not_judged(metrics: Sequence[Judgement]) -> str:
     """How many metrics only a minimum bounds; empty where each has a yardstick, or where there is none."""
     count_ = sum(not each.is_judged for each in metrics)
-    if not count_:
-        return ""
-    text = f"{count_:,} of {plural(len(metrics), 'metric')} not judged"
-    return f"{text}, less than half is judged" if 2 * count_ > len(metrics) else text
+    return f"{count_:,} of {plural(len(metrics), 'metric')} not judged" if count_ else ""
 
 
 def qualify_pass(verdict: Verdict, runs: Sequence[RunJudgement], watched: WatchResult | None = None) -> str:
@@ -77,8 +74,8 @@ def next_of_pass(verdict: Verdict, runs: Sequence[RunJudgement], system: str) ->
     if verdict is not Verdict.PASS or not system:
         return ""
     if all(each.calibrated for each in metrics):
-        return f"nothing to fix; trends: `{program()} watch --system {system}`"
-    return f"after {_SESSIONS} sessions: `{program()} calibrate --system {system}`"
+        return f"nothing to fix; trends: `{program()} watch --system {plain(system)}`"
+    return f"after {_SESSIONS} sessions: `{program()} calibrate --system {plain(system)}`"
 
 
 def machine(runs: Sequence[RunJudgement]) -> str:

@@ -25,6 +25,7 @@ from fabricheck.report.content import (
     groups_of,
     in_gigabytes,
     number,
+    plain,
     printable,
     ranks_text,
     reason_without_source,
@@ -33,7 +34,6 @@ from fabricheck.report.content import (
     unit_shown,
     weakest,
 )
-from fabricheck.report.lines import plain
 from fabricheck.report.shares import map_of_gpus, share_of_yardstick
 from fabricheck.report.summary import next_of_pass, summarise_counts
 from fabricheck.suite import program

@@ -17,7 +17,7 @@ from playwright.sync_api import Page
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.lines import plain
+from fabricheck.report.content import plain
 from tests.support.browsers import Open, Shown
 from tests.support.findings import bad_finding
 from tests.support.nodes import node

@@ -125,14 +125,6 @@ def test_many_findings_of_a_code_are_counted(tmp_path: Path, capsys: pytest.Capt
     assert out.count(GPU.message) == 5 and "  and 25 more\n" in out
 
 
-def test_a_long_message_fits_into_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All of it is there: what a person pastes is in the steps."""
-    long = replace(GPU, message=" ".join(f"word{each}" for each in range(200)))
-    _, out, _ = explain(capsys, verdict_in(tmp_path / "run", long))
-    message = [line for line in out.splitlines() if line.startswith("    word")]
-    assert max(map(len, message)) <= 160 and " ".join(" ".join(message).split()) == long.message
-
-
 def test_what_an_earlier_version_wrote_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "verdict.json"
     metric = {"name": "m", "verdict": "FAIL", "reason": "slow", "value": 1.0, "unit": "Gb/s", "yardstick": None}

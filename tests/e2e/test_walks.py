@@ -137,7 +137,7 @@ def test_the_sample_of_an_upgrade(site: Path, laptop: Laptop) -> None:
     with (site / "sites" / "site_configs" / "mysite" / "settings.py").open("a") as settings:
         settings.write(NEW_STACK.format(preload=":".join(preload)))
     command, lines = next(samples("after-an-upgrade.md"))
-    quick = "-- --setvar=Collectives.operations=allreduce --setvar=Collectives.node_state=no"
+    quick = "-- --setvar=Collectives.operations=allreduce --setvar=Collectives.budget=0.05"
     command += f" --name ^Collectives% --built built {quick}"
     check_sample("after-an-upgrade.md", command, site, lines, status=1, FABRICHECK_SITES=str(site / "sites"))
 
@@ -176,7 +176,7 @@ def test_a_site_with_its_own_reframe(tmp_path: Path) -> None:
 
 
 #: What differs between two runs of a sample: folders, and digits, of which a row of a table has more or fewer.
-_VARIES = re.compile(r"(?:[\w.~-]*/)+|\b[0-9a-f]{8}(-[0-9a-f]+)*\b|\d\w*|\W+")
+_VARIES = re.compile(r"(?:[\w.~-]*/)+|\b[0-9a-f]{8}(-[0-9a-f]+)*\b|\bx?\d\w*|\W+")
 
 
 def shape(line: str) -> str:

@@ -13,7 +13,8 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import Card
-from fabricheck.report.lines import general_steps, plain, steps
+from fabricheck.report.content import plain
+from fabricheck.report.lines import general_steps, steps
 from fabricheck.report.part_names import NodeParts
 from fabricheck.topology.model import Topology
 from tests.support.findings import at, bad_finding

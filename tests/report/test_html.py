@@ -22,7 +22,6 @@ from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Reference
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import facts_of
 from fabricheck.report.past import Past
 from fabricheck.topology.model import Topology
 from tests.support.effort import effort
@@ -133,13 +132,6 @@ def test_a_history_of_one_session_has_no_curve() -> None:
     assert "All metrics of" in second
 
 
-def test_the_facts_of_a_run_are_there() -> None:
-    run = pair_run()
-    facts, text = facts_of(run), page_of(run).text
-    for each in (facts.where, *facts.libraries, facts.launch, facts.proof, " ".join(facts.command), run.run.path):
-        assert each in text
-
-
 def test_the_browser_is_told_which_scripts_to_run_and_to_load_nothing() -> None:
     source = render_html([pair_run()], title="t", system="s")
     assert set(re.findall(r'(?:src|href|action)="(?!#)[^"]*"', source)) == {'href="data:,"'}
@@ -164,12 +156,6 @@ def test_the_history_says_what_the_commands_say() -> None:
     assert next(watch_lines(past.watched.result)) in text
     assert text.count("n2:nic0 or n2") == 1
     assert "nccl: 2.28.3 -> 2.29.1" in text
-
-
-def test_a_page_without_runs_still_has_its_history() -> None:
-    page = page_of(past=past_with_everything())
-    assert "no test has a result" in page.text
-    assert "n2:nic0" in page.text
 
 
 NASTY = st.one_of(
