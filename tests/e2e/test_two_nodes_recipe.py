@@ -24,9 +24,10 @@ RECIPE = suite_root() / "docs" / "results" / "two-gpu-nodes" / "recipe"
 
 @pytest.fixture
 def verdicts(programs: Path, tmp_path: Path) -> dict[str, Any]:
-    """The verdict of a healthy run, and of one whose data take the management network."""
+    """The verdict of a healthy run, of one whose data take the management network, and of a network that drops what one
+    node sends to the other."""
     require_machine()
-    steps = ("green", "management")
+    steps = ("green", "management", "blocked")
     environment = {
         **os.environ,
         **{"UNBOUND": "1", "RATE": "500mbit", "TIMES": "1", "LIMIT": "400"},
@@ -48,3 +49,5 @@ def test_both_nodes_are_measured_and_a_wrong_network_is_found(verdicts: dict[str
     assert "wrong-network" not in codes["green"]
     assert verdicts["management"]["verdict"] == "INVALID"
     assert "wrong-network" in codes["management"]
+    assert verdicts["blocked"]["verdict"] == "INCOMPLETE"
+    assert "no-connection" in codes["blocked"]
