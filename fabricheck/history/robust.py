@@ -32,10 +32,11 @@ MAD_OF_NORMAL = float(ndtri(0.75))
 _WIDTH_OF_NORMAL = float(2 * ndtri(1 - OUTSIDE))
 
 
-def sd_of_winsorised(cut: float) -> float:
+def sd_of_winsorised(cut: npt.ArrayLike) -> Floats:
     """The standard deviation of a standard normal value that is winsorised at `cut`."""
-    density = math.exp(-(cut**2) / 2) / math.sqrt(2 * math.pi)
-    return math.sqrt(2 * float(ndtr(cut) - 0.5 - cut * density + cut**2 * ndtr(-cut)))
+    cut = np.asarray(cut, dtype=np.float64)
+    density = np.exp(-(cut**2) / 2) / math.sqrt(2 * math.pi)
+    return np.sqrt(2 * (ndtr(cut) - 0.5 - cut * density + cut**2 * ndtr(-cut)))
 
 
 @dataclass(frozen=True)

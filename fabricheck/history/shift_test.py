@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from fabricheck.errors import UserError
-from fabricheck.history.levels import restricted, weights_of
+from fabricheck.history.levels import TRIED, restricted, weights_of
 from fabricheck.history.peaks import ParetoTail, upper_tail
 from fabricheck.history.robust import median, sd_of_winsorised
 from fabricheck.history.rows import by_rows
@@ -89,17 +89,18 @@ def shift_test(values: Floats, side: Ints, options: CompareOptions, *, kind: Int
     kind = np.zeros(len(values), dtype=np.int64) if kind is None else kind
     middle = _middle_of_sides(values, side)
     rough = moderate(np.nansum((values - middle) ** 2, axis=1), freedom, kind)
-    # Without a spread nothing can be told to be wild.
-    reach = np.nan_to_num(CUT_OF_SIDE * np.sqrt(rough.variance), nan=np.inf)[:, None]
+    # What strays from its side as its level does is not wild, nor is anything where there is no spread.
+    cut = CUT_OF_SIDE / np.sqrt(np.maximum(1 - _fit(values, side, freedom).share, 1e-3))
+    reach = np.nan_to_num(cut * np.sqrt(rough.variance), nan=np.inf)[:, None]
     kept = np.clip(values, middle - reach, middle + reach)
     fitted = _fit(kept, side, freedom)
     # Of sessions without a level, in the variance of one: metrics of a kind may have unequal numbers of them.
     independent = (1 / np.maximum(count[:, [BASE, CANDIDATE]], 1)).sum(axis=1)
-    known = moderate(fitted.squares / independent / sd_of_winsorised(CUT_OF_SIDE) ** 2, freedom, kind)
+    known = moderate(fitted.squares / independent / sd_of_winsorised(cut) ** 2, freedom, kind)
     both = (count[:, BASE] > 0) & (count[:, CANDIDATE] > 0) & (known.freedom > 0)
     error = np.where(both, np.sqrt(known.variance * independent + fitted.between), np.nan)
     scores = _scores(fitted.shift / np.where(both, error, np.inf), known.freedom)
-    drawn = _drawn(values, side, np.sqrt(known.variance))
+    drawn = _drawn(values, side, np.sqrt(known.variance), float(np.median(cut)))
     tails = upper_tail(drawn), upper_tail(-drawn)
     p_worse, p_better = (
         np.where(both, _improbable(each, tail), 1.0) for each, tail in zip((scores, -scores), tails, strict=True)
@@ -162,12 +163,14 @@ def _middle_of_sides(values: Floats, side: Ints) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """Shapes (metrics,): the shift from base to candidate, the sum of `squares` that its variance is told by, and the
-    variance `between` the shifts by each level that is tried."""
+    """Shapes (metrics,): the shift from base to candidate, the sum of `squares` that its variance is told by, the
+    variance `between` the shifts by each level that is tried, and the `share` of a session's variance that is its
+    level's."""
 
     shift: Floats
     squares: Floats
     between: Floats
+    share: Floats
 
 
 def _fit(values: Floats, side: Ints, freedom: Floats) -> _Fitted:
@@ -192,7 +195,7 @@ def _fit(values: Floats, side: Ints, freedom: Floats) -> _Fitted:
     weights = weights_of(logs)
     mean = (weights * shift).sum(axis=1)
     between = (weights * (shift - mean[:, None]) ** 2).sum(axis=1)
-    return _Fitted(mean, (weights * squares).sum(axis=1), between)
+    return _Fitted(mean, (weights * squares).sum(axis=1), between, weights @ TRIED.share)
 
 
 def _scores(statistic: Floats, freedom: Floats) -> Floats:
@@ -206,7 +209,7 @@ def _improbable(scores: Floats, tail: ParetoTail | None) -> Floats:
     return np.asarray(by_theory if tail is None else np.maximum(by_theory, tail.probability(scores)))
 
 
-def _drawn(values: Floats, side: Ints, spread: Floats) -> Floats:
+def _drawn(values: Floats, side: Ints, spread: Floats, cut: float) -> Floats:
     """Scores of healthy metrics with the tails that this noise has, shape (DRAWS,): differences between the means of as
     many sessions, cut off as those are, of what all metrics are from the means of their sides."""
     pool, sizes = [], []
@@ -227,7 +230,7 @@ def _drawn(values: Floats, side: Ints, spread: Floats) -> Floats:
     for number in (CANDIDATE, BASE):
         drawn = rng.choice(noise, (DRAWS, sizes[number]))
         middle = median(drawn)[:, None]
-        means.append(np.clip(drawn, middle - CUT_OF_SIDE, middle + CUT_OF_SIDE).mean(axis=1))
+        means.append(np.clip(drawn, middle - cut, middle + cut).mean(axis=1))
     difference = means[0] - means[1]
     return np.asarray(difference / max(float(difference.std()), LEAST_SPREAD))
 

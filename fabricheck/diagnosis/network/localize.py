@@ -203,8 +203,8 @@ class Locator:
         if not (np.isfinite(measured).all() and (measured > 0).all()):
             raise UserError("a reading is not a positive number: judge the run first (fabricheck judge)")
         y = np.log(measured[self.used] / self.design.expected_gbps[self.used])
-        # Where most pairs are slow, the healthy ones are the fast.
-        starts = [self._null(y, share) for share in (0.5, FAST)]
+        null = self._null(y)
+        starts = [null, max(self._below_the_fast(y, null), key=self._worth, default=null)]
         reached = [best_reached(start, lambda state: self._moves(y, state), self._worth) for start in starts]
         state = self._beyond_chance(y, max(reached, key=self._worth))
         suspects = tuple(self._suspect(y, state, position) for position in range(len(state.faults)))
@@ -237,11 +237,25 @@ class Locator:
         whole = density.sum(axis=0) + 1e-300
         return (density - probability * _OUTLIER_DENSITY) / whole, loss, float(np.log(whole).sum())
 
-    def _null(self, y: FloatArray, share: float = 0.5) -> _State:
-        """No fault, where this share of the readings is below the level of healthy ones."""
-        least, away = _least_noise(y), np.abs(y - np.median(y))
-        noise = max(OF_DEVIATION * float(np.median(away)), least)
-        return self._fit(y, _State((), (), float(np.quantile(y, share)), noise, least))
+    def _null(self, y: FloatArray) -> _State:
+        """No fault."""
+        least, middle = _least_noise(y), float(np.median(y))
+        noise = max(OF_DEVIATION * float(np.median(np.abs(y - middle))), least)
+        return self._fit(y, _State((), (), middle, noise, least))
+
+    def _below_the_fast(self, y: FloatArray, null: _State) -> Iterator[_State]:
+        """Fits of one fault, two and more that gain most where the fast readings are the healthy ones, as where most
+        pairs are slow; the noise is a part of what all readings vary by. What most pairs go over would explain all."""
+        state = replace(null, scale=float(np.quantile(y, FAST)), noise=max(null.noise / 2, null.least))
+        for price in self._prices:
+            gains, losses = self._gains(y, state)
+            gains[[*state.faults, *np.flatnonzero(~self._narrow)]] = -np.inf
+            column = int(gains.argmax())
+            if gains[column] < price:
+                return
+            faults, own = (*state.faults, column), (*state.losses, float(losses[column]))
+            state = replace(state, faults=faults, losses=own)
+            yield self._fit(y, state)
 
     def _fit(self, y: FloatArray, state: _State) -> _State:
         """Losses, scale and noise for the faults of `state`, from where it is, by expectation maximisation: where it is
