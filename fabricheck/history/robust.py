@@ -36,7 +36,7 @@ def sd_of_winsorised(cut: npt.ArrayLike) -> Floats:
     """The standard deviation of a standard normal value that is winsorised at `cut`."""
     cut = np.asarray(cut, dtype=np.float64)
     density = np.exp(-(cut**2) / 2) / math.sqrt(2 * math.pi)
-    return np.sqrt(2 * (ndtr(cut) - 0.5 - cut * density + cut**2 * ndtr(-cut)))
+    return np.asarray(np.sqrt(2 * (ndtr(cut) - 0.5 - cut * density + cut**2 * ndtr(-cut))))
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,10 @@ def test_discoveries_are_those_of_benjamini_and_hochberg_in_two_stages() -> None
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("shape", "sessions"), [("skewed", (60, 3, 3)), ("AR 0.5", (0, 5, 5)), ("AR 0.98", (0, 5, 5))])
+@pytest.mark.parametrize(
+    ("shape", "sessions"),
+    [("skewed", (60, 3, 3)), ("AR 0.5", (0, 5, 5)), ("AR 0.98", (0, 5, 5)), ("AR 0.98", (60, 20, 20))],
+)
 def test_noise_of_any_shape_is_no_regression(shape: str, sessions: tuple[int, int, int]) -> None:
     """A test that took sessions for independent and normal calls something in 22%, 91% and 100% of such comparisons;
     2% are meant, and four of forty have a chance of 1%."""
