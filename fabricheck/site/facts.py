@@ -78,7 +78,8 @@ def _read_facts(directory: Path) -> NodeFacts:
     slurm = read_slurm(as_captured(read_json(directory / capture.SLURM) or texts.slurm_of_texts(pasted)))
     topo = pasted.get(texts.NVIDIA_SMI_TOPO)
     sliced = texts.sliced_of_list(pasted.get(texts.NVIDIA_SMI_LIST, ""))
-    table = without_slices(read_topo(topo, cpus), sliced, problems) if topo else None
+    table = read_topo(topo, cpus) if topo else None
+    whole = without_slices(table, sliced, problems) if table is not None else None
     gres = _gres(slurm, len(table.rows) if table is not None else 0)
     nvml = read_json(directory / capture.NVML) or of_nccl.get("nvml") or {}
     on_bus = read_json(directory / capture.PCI_GPUS) or []
@@ -89,7 +90,7 @@ def _read_facts(directory: Path) -> NodeFacts:
         names = texts.names_of_list("\n".join(listed))
         names = {index: name for index, name in names.items() if index not in sliced}
         vendor, gpus, links = _of_tools(
-            directory, pasted, table, numa_nodes, names, on_bus=on_bus, gres=gres, notes=notes["links"]
+            directory, pasted, whole, numa_nodes, names, on_bus=on_bus, gres=gres, notes=notes["links"]
         )
         if gpus and gres and not names:
             notes["gpus"].append(f"{gres} is Slurm's name of the GPUs: `nvidia-smi -L` in the folder has the whole one")

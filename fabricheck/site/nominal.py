@@ -168,8 +168,12 @@ def _lost(facts: NodeFacts) -> _Rule:
 
 
 def _place_of_lost(facts: NodeFacts, wanted: int) -> tuple[int, int | None, FoundNic | None]:
-    """Index and NUMA node of a GPU that is not there, and the port next to it: the one that is next to no other GPU, if
-    there is one; else at the NUMA node that has fewest GPUs."""
+    """Index and NUMA node of a GPU that is not there, and the port next to it: as the table of GPUs has one in MIG
+    mode; else by the port that is next to no other GPU, if there is one; else at the NUMA node that has fewest GPUs."""
+    rows = facts.table.rows if facts.table is not None else {}
+    index = min(rows.keys() - {gpu.index for gpu in facts.gpus}, default=None)
+    if index is not None:
+        return index, facts.table.numa.get(index), None
     counts = Counter(gpu.numa for gpu in facts.gpus)
     numa = min(counts, key=lambda node: counts[node])
     here = [gpu.index for gpu in facts.gpus if gpu.numa == numa]
@@ -209,7 +213,7 @@ def _with_gpu(
     table = facts.table
     if table is not None:
         rows = {row + (up and row >= index): cells for row, cells in table.rows.items()}
-        rows[index] = {nic.name: "PIX" if nic == near else "SYS" for nic in facts.nics}
+        rows.setdefault(index, {nic.name: "PIX" if nic == near else "SYS" for nic in facts.nics})
         table = replace(table, rows=rows)
     ordered = tuple(sorted((*gpus, lost), key=lambda gpu: gpu.index))
     return replace(facts, gpus=ordered, links=tuple(links), table=table)

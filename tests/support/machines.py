@@ -129,8 +129,14 @@ class Machine:
     def spares(self) -> tuple[str, ...]:
         return tuple(f"mlx5_{88 + at}" for at in range(self.spare))
 
+    @property
+    def group(self) -> int:
+        """GPUs below one bridge: also those that share a port."""
+        return max(self.behind, self.gpus // len(self.names)) if self.names else 1
+
     def numa_of(self, index: int) -> int:
-        return index * self.numa // self.gpus
+        """That of the bridge above: one bridge is at one NUMA node."""
+        return (index - index % self.group) * self.numa // self.gpus
 
     def gpu_of(self, port: int) -> int:
         """The GPU that a port is next to, the first of several."""
@@ -138,8 +144,7 @@ class Machine:
 
     def is_near(self, index: int, port: int) -> bool:
         """Whether a port is behind the bridge of a GPU."""
-        group = max(self.behind, self.gpus // len(self.names))
-        return self.gpu_of(port) // group == index // group
+        return self.gpu_of(port) // self.group == index // self.group
 
     def links_between(self, a: int, b: int) -> int:
         """NVLinks that `nvidia-smi topo -m` shows of a pair; 0 for none."""
@@ -186,7 +191,7 @@ def _draw_machine(rng: random.Random) -> Machine:
         faults += ["no NVLinks of a GPU"]
         faults += ["GPU lost"] * (ports == gpus and behind == 1)  # else nothing tells which one is lost
         faults += ["no NVLinks", "GPU hidden"] * (not board.is_amd)
-        faults += ["GPU in MIG mode"] * (3 * (not board.is_amd and ports == gpus and behind == 1))
+        faults += ["GPU in MIG mode"] * (3 * (not board.is_amd))
     fault = rng.choice(faults or [""])
     return replace(machine, fault=fault, place=rng.randrange(ports if "port" in fault else gpus))
 
@@ -445,7 +450,6 @@ def write_nccl(machine: Machine, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     root = ElementTree.Element("system", version="1")
     cpus = [ElementTree.SubElement(root, "cpu", numaid=str(node)) for node in range(machine.numa)]
-    group = max(machine.behind, machine.gpus // max(len(machine.names), 1)) if machine.names else 1
     bridges: dict[int, ElementTree.Element] = {}
 
     def device(parent: ElementTree.Element, bus: str, kind: str, width: int = 16) -> ElementTree.Element:
@@ -454,7 +458,7 @@ def write_nccl(machine: Machine, folder: Path) -> Path:
         return ElementTree.SubElement(parent, "pci", {"busid": bus, **more})
 
     for dev, index in enumerate(machine.visible):
-        at = index // group
+        at = index // machine.group
         bridges.setdefault(at, device(cpus[machine.numa_of(index)], f"0000:{at:02x}:1f.0", "0x060400"))
         pci = device(bridges[at], _bus(index), "0x030200", 16 >> _is(machine, "slow slot", index))
         gpu = ElementTree.SubElement(pci, "gpu", dev=str(dev), sm=machine.board.arch[3:])
@@ -466,7 +470,7 @@ def write_nccl(machine: Machine, folder: Path) -> Path:
             count = str(machine.board.links)
             ElementTree.SubElement(gpu, "nvlink", target="ffff:ff:ff.0", count=count, tclass="0x068000")
     for at, name in enumerate(machine.names):
-        bridge = bridges[machine.gpu_of(at) // group]
+        bridge = bridges[machine.gpu_of(at) // machine.group]
         kind = "0x020700" if machine.kind == "InfiniBand" else "0x020000"
         nic = ElementTree.SubElement(device(bridge, f"0000:{at:02x}:1e.0", kind), "nic")
         ElementTree.SubElement(nic, "net", name=name, speed=str(1000 * _gbps(machine, at)))
