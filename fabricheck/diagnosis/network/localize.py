@@ -22,6 +22,7 @@ import numpy.typing as npt
 from scipy.special import ndtri, stdtr, stdtrit
 
 from fabricheck.diagnosis.explain import MOST_FOR_ONE, best_reached
+from fabricheck.diagnosis.network.columns import Columns
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
 from fabricheck.errors import UserError
 from fabricheck.judge.constants import (
@@ -114,62 +115,15 @@ class _State:
     least: float
     likelihood: float = -math.inf
 
+    def with_fault(self, fault: int, loss: float) -> _State:
+        """The same with one fault more."""
+        return replace(self, faults=(*self.faults, fault), losses=(*self.losses, loss))
+
     def without(self, position: int) -> _State:
         """The same without one of its faults."""
         faults, losses = list(self.faults), list(self.losses)
         del faults[position], losses[position]
         return replace(self, faults=tuple(faults), losses=tuple(losses))
-
-
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """The components that readings can tell apart: an entry is a `reading` in a column, which crosses it with the
-    probability `share`, and has `room` (see Design.headroom) there. Entries are in the order of columns, which begin
-    at `bounds`; `members`: the components of a column that the same readings cross as surely."""
-
-    members: tuple[tuple[int, ...], ...]
-    reading: IntArray
-    share: FloatArray
-    room: FloatArray
-    bounds: IntArray
-
-    @classmethod
-    def of(cls, design: Design, used: IntArray) -> _Columns:
-        """Those of a design, by the readings that are `used`."""
-        number = np.full(len(design.places), -1)
-        number[used] = np.arange(used.size)
-        reading, probability = number[design.reading[design.way]], design.probability[design.way]
-        kept = reading >= 0
-        keys, entry = np.unique(design.component[kept] * used.size + reading[kept], return_inverse=True)
-        share = np.bincount(entry, probability[kept])
-        room = np.bincount(entry, probability[kept] * design.headroom[kept]) / share
-        share, room = share.round(9), room.round(9)
-        alike: dict[tuple[bytes, bytes, bytes], list[int]] = {}
-        starts = np.flatnonzero(np.diff(keys // used.size, prepend=-1))
-        for own in np.split(np.arange(keys.size), starts[1:]):
-            component, crossed = int(keys[own[0]] // used.size), (keys[own] % used.size).tobytes()
-            alike.setdefault((crossed, share[own].tobytes(), bytes(8 * own.size)), []).append(component)
-            # So much room may be left that no loss of capacity shows: nothing to try.
-            if room[own].any() and room[own].min() < _GRID[-1]:
-                alike.setdefault((crossed, share[own].tobytes(), room[own].tobytes()), []).append(component)
-        readings, shares, rooms = (b"".join(each) for each in zip(*alike, strict=True))
-        sizes = [len(crossed) // 8 for crossed, *_ in alike]
-        return cls(
-            tuple(map(tuple, alike.values())),
-            np.frombuffer(readings, dtype=np.int64),
-            np.frombuffer(shares),
-            np.frombuffer(rooms),
-            np.cumsum([0, *sizes]),
-        )
-
-    @property
-    def sizes(self) -> IntArray:
-        """How many readings each has."""
-        return np.diff(self.bounds)
-
-    def entries(self, column: int) -> slice:
-        """Where those of a column are."""
-        return slice(self.bounds[column], self.bounds[column + 1])
 
 
 class Locator:
@@ -185,7 +139,7 @@ class Locator:
         readings = self.used.size
         if readings < FEWEST:
             raise UserError(f"{readings} usable readings are too few to tell a fault from noise: {FEWEST} are needed")
-        self._columns = _Columns.of(design, self.used)
+        self._columns = Columns.of(design, self.used, _GRID[-1])
         self.members = self._columns.members
         # Whether some pair has more than one way.
         self._mixed = bool((self._columns.share < 1).any())
@@ -240,8 +194,8 @@ class Locator:
     def _null(self, y: FloatArray) -> _State:
         """No fault."""
         least, middle = _least_noise(y), float(np.median(y))
-        noise = max(OF_DEVIATION * float(np.median(np.abs(y - middle))), least)
-        return self._fit(y, _State((), (), middle, noise, least))
+        noise = OF_DEVIATION * float(np.median(np.abs(y - middle)))
+        return self._fit(y, _State((), (), middle, max(noise, least), least))
 
     def _below_the_fast(self, y: FloatArray, null: _State) -> Iterator[_State]:
         """Fits of one fault, two and more that gain most where the fast readings are the healthy ones, as where most
@@ -253,8 +207,7 @@ class Locator:
             column = int(gains.argmax())
             if gains[column] < price:
                 return
-            faults, own = (*state.faults, column), (*state.losses, float(losses[column]))
-            state = replace(state, faults=faults, losses=own)
+            state = state.with_fault(column, float(losses[column]))
             yield self._fit(y, state)
 
     def _fit(self, y: FloatArray, state: _State) -> _State:
@@ -355,9 +308,9 @@ class Locator:
             if kind not in tried:
                 tried.add(kind)
                 loss = float(losses[column])
-                start = replace(state, faults=(*state.faults, column), losses=(*state.losses, loss))
                 # The losses that were tried are no nearer to the true one than that.
-                yield self._fit(y, replace(start, noise=max(state.noise, _STEPS[0] * loss)))
+                noise = max(state.noise, _STEPS[0] * loss)
+                yield self._fit(y, replace(state.with_fault(column, loss), noise=noise))
 
     # Chance
 
@@ -422,8 +375,7 @@ class Locator:
             return DOUBT
         worst = []
         for fault in (int(gains.argmax()), column):
-            faults, own = (*others.faults, fault), (*others.losses, float(losses[fault]))
-            worst.append(self._lost(replace(others, faults=faults, losses=own))[1].max(axis=0))
+            worst.append(self._lost(others.with_fault(fault, float(losses[fault])))[1].max(axis=0))
         apart = max(float(np.linalg.norm(worst[0] - worst[1])) / others.noise, ONE_IN_100)
         return ONE_IN_100 * apart - 0.5 * apart**2
 
