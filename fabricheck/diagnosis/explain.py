@@ -331,7 +331,7 @@ class _Table:
         # A part is one with the port of its link, whatever it does without.
         links = [one for one in likely if one.kind is Kind.LINK and one.node == one.far_node]
         ports = {(end.node, end.name) for link in links for end in link.ends}
-        # What it costs some rows may be worth less where the others explain the rest.
+        # The chosen column is one of them, also where most of its rows are explained by others as well.
         alike = {best, *np.flatnonzero(2 * shared > np.maximum(count, rows.size)).tolist()}
         components = dict[Component, None]()
         for column in sorted(alike, key=lambda column: (-gains[column], column)):

@@ -120,7 +120,7 @@ class LaunchMetric:
 
     @property
     def name(self) -> str:
-        """What was measured, as a line names it."""
+        """Its name in a line: operation, groups, schedule, size and quantity."""
         words = [self.operation]
         if self.groups:
             words.append(str(self.groups))

@@ -29,6 +29,7 @@ from fabricheck.history.series import (
     check_history,
     components_of_keys,
     crossed_by_all,
+    differences,
     matrix_of,
     number_names,
     number_rows,
@@ -186,11 +187,7 @@ def compare(
         findings=_findings(metrics, crossed[0], crossed[1], (software[0], software[1])),
         vanished=vanished,
         new=_only(keys[1], keys[0]),
-        software_changes=tuple(
-            f"{name}: {software[0].get(name, 'none')} -> {software[1].get(name, 'none')}"
-            for name in sorted({*software[0], *software[1]})
-            if software[0].get(name) != software[1].get(name)
-        ),
+        software_changes=differences(software[0], software[1]),
         unequal=_unequal_runs(metrics),
         advice=tuple(_advice(system, measured, metrics, vanished, options)),
         left_out=(*left_out, *left_out_before),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, lru_cache
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fabricheck.errors import UserError
+from fabricheck.history.changes import NOTHING
 from fabricheck.history.node_effects import without_node_effects
 from fabricheck.history.software_of_metrics import software_crossed
 from fabricheck.judge.constants import STAYS
@@ -169,7 +170,7 @@ class Series:
                 )
         changes: list[set[str]] = [set() for _ in self.sessions]
         for session, before, after in changed:
-            changes[session] |= set(differences(self.software[before], self.software[after]))
+            changes[session] |= set(differences(*map(json.loads, (self.software[before], self.software[after]))))
         return tuple(tuple(sorted(each)) for each in changes)
 
     def versions_by_session(self) -> tuple[dict[str, str], ...]:
@@ -211,11 +212,10 @@ def components_of_keys(keys: tuple[str, ...]) -> tuple[Component, ...]:
     return read_keys(keys)
 
 
-def differences(before: str, after: str) -> tuple[str, ...]:
-    """What differs between two texts of versions, such as `nccl: 2.28.3 -> 2.29.1`."""
-    old, new = json.loads(before), json.loads(after)
+def differences(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
+    """What differs between two sets of versions, such as `nccl: 2.28.3 -> 2.29.1`."""
     return tuple(
-        f"{name}: {old.get(name, 'none')} -> {new.get(name, 'none')}"
+        f"{name}: {old.get(name, NOTHING)} -> {new.get(name, NOTHING)}"
         for name in sorted({*old, *new})
         if old.get(name) != new.get(name)
     )

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
-from fabricheck.history.changes import StackDifference
+from fabricheck.history.changes import NOTHING, StackDifference
 from fabricheck.records.component import Component, Kind, either
 from fabricheck.units import few
 
@@ -70,7 +70,7 @@ def owners_of_packages(packages: Sequence[StackDifference]) -> list[frozenset[st
         for folder in (package.old, package.new):
             of_folder[folder] = of_folder.get(folder, frozenset()) | names
     return [
-        names or of_folder[package.old if package.new == "none" else package.new]
+        names or of_folder[package.old if package.new == NOTHING else package.new]
         for package, names in zip(packages, own, strict=True)
     ]
 

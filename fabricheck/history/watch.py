@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -248,7 +249,7 @@ def _alert(series: Series, raised: MetricAlert) -> Alert:
         after=after,
         change=after / before - 1,
         spread=raised.spread,
-        software=differences(software[0], software[1]),
+        software=differences(*map(json.loads, software)),
         components=series.components[row],
     )
 

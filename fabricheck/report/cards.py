@@ -38,8 +38,7 @@ class Card:
 
     `part`: its name for those who pull it, or the message where no part is `known`. `loss`: by how much against what.
     `source`: who says so; `evidence`: single observations, a line each. `next_`: steps in order, commands between
-    backticks. `link`:
-    an id of the page. `findings`: those that it tells, `why`: the explanation of its code.
+    backticks. `link`: an id of the page. `findings`: those that it tells, `why`: the explanation of its code.
     """
 
     part: str

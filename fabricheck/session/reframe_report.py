@@ -218,7 +218,8 @@ def read_cases(report: Path, moved: Callable[[Case], Case] = lambda case: case) 
 def _deciding_launch(launches: Sequence[Case]) -> Case:
     """One of the launches of a case in a session (`deciding_launch`), with the verdicts of all."""
     verdicts = tuple(case.verdict for case in launches)
-    made = [Launch(each, frozenset([launches[0].test] * (each is Verdict.DEGRADED))) for each in verdicts]
+    slow = frozenset([launches[0].test])
+    made = [Launch(each, slow if each is Verdict.DEGRADED else frozenset()) for each in verdicts]
     return replace(launches[deciding_launch(made)], launches=verdicts if len(launches) > 1 else ())
 
 
