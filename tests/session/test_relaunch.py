@@ -6,7 +6,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +21,8 @@ from fabricheck.records.metrics import metrics_of
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
+from fabricheck.rfm.measure import FabricbenchCheck
+from fabricheck.rfm.shared_job import JOBS
 from fabricheck.session.launches import MOST_LAUNCHES, Launched, read_launched, write_launched
 from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.reframe import Selection
@@ -250,6 +253,23 @@ def test_the_next_session_that_runs_it_decides_what_one_launch_left_open(
         said &= {"slow-once", "slower-than-reference"}
         assert said == ({code} if code else set()), night
         assert bool(outcome.slow_once) is (code == "slow-once" or loss is None)
+
+
+@pytest.mark.parametrize(("jobs", "codes"), [("together", []), (None, ["slow-once"])])
+def test_reframe_by_itself_says_what_a_second_launch_could_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: str | None, codes: Sequence[str]
+) -> None:
+    root, metric = suite_of(tmp_path, measured_in(tmp_path / "healthy"))
+    session = FinishedSession.of(tmp_path / "run", [measured_in(tmp_path / "run", factor=1.04)], 1)
+    (judged,) = judge_session(session, Suite(root), "local", may_launch_again=True).judged
+    monkeypatch.delenv(JOBS, raising=False)
+    if jobs:
+        monkeypatch.setenv(JOBS, jobs)
+    check = SimpleNamespace(fleet_problems=())
+    launched = FabricbenchCheck.as_launched(cast(Any, check), judged)
+    assert [each.code for each in check.fleet_problems] == codes
+    (slow,) = [each for each in launched.judgements if each.name == metric]
+    assert slow.verdict is (Verdict.PASS if codes else Verdict.DEGRADED)
 
 
 def test_noise_of_two_sessions_decides_nothing() -> None:
