@@ -13,7 +13,8 @@ import pytest
 
 from fabricheck.cli import main
 from fabricheck.history.folders import METRICS, SessionFolder
-from tests.support.sessions import add, make_suite
+from tests.history.conftest import use_suite
+from tests.support.sessions import add
 from tests.support.users import SOMEONE
 
 COMMANDS = (
@@ -25,10 +26,7 @@ each_command = pytest.mark.parametrize("command", COMMANDS, ids=[words[0] for wo
 
 
 @pytest.fixture
-def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    root = make_suite(tmp_path / "suite")
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
+def suite(root: Path) -> Path:
     return root
 
 
@@ -120,9 +118,7 @@ def user(number: int, umask: int) -> Iterator[None]:
 @pytest.fixture
 def shared(public: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A suite that a group shares: group-writable, and new files are the group's."""
-    root = make_suite(public / "suite")
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
+    root = use_suite(public / "suite", monkeypatch)
     add(root, root / "output" / "store", 0)
     with pytest.raises(SystemExit):
         main(["watch", "--system", "local"])  # imports what the others may not read where Python is root's own

@@ -78,11 +78,7 @@ def test_a_session_is_all_rehearsal_or_none(root: Path, store: Path) -> None:
     ],
     ids=lambda words: words[0],
 )
-def test_a_mixed_history_is_refused(
-    root: Path, command: Sequence[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
+def test_a_mixed_history_is_refused(root: Path, command: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
     store = root / "output" / "store"
     add(root, store, 0)
     entry = rehearse(root, root / "elsewhere", 1)
@@ -91,11 +87,7 @@ def test_a_mixed_history_is_refused(
     assert f"mixes measurements (session 00000000-0000-4000-8000-000000000000) with a {REHEARSAL}" in said
 
 
-def test_no_reference_is_made_of_a_rehearsal(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
+def test_no_reference_is_made_of_a_rehearsal(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for night in range(12):
         rehearse(root, root / "output" / "store", night)
     said = refused(capsys, ["calibrate", "--system", "local", "--write"])
@@ -104,10 +96,8 @@ def test_no_reference_is_made_of_a_rehearsal(
 
 
 def test_rehearsals_are_compared_with_each_other_and_the_answer_says_so(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     for night in range(2):
         rehearse(root, root / "output" / "store", night)
     for words in (["compare", "00000000", "00000001", "--system=local"], ["watch", "--system", "local"]):
@@ -121,11 +111,7 @@ def test_rehearsals_are_compared_with_each_other_and_the_answer_says_so(
     assert capsys.readouterr().out.count("(rehearsal)") == 2
 
 
-def test_import_keeps_what_a_rehearsal_was(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
+def test_import_keeps_what_a_rehearsal_was(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = result_file(root / "results", 0, source=CUDA, change=emulated)
     with pytest.raises(SystemExit) as ended:
         main(["store", "import", str(file)])
