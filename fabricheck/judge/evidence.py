@@ -239,17 +239,16 @@ def evidence_of_rules(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
 def evidence_of_events(node: NodeReport) -> Iterator[Evidence]:
     """Events of the test one by one; of earlier ones how many there were of each part, and whether it still waits for
     its recovery."""
-    known = {event.key for event in (node.before.events or () if node.before else ())}
+    known = {event.key for event in node.before.logged} if node.before else set()
     watched = node.before is not None and node.after is not None
     gpus = {gpu.bus_id: gpu.index for gpu in node.last.gpus}
     earlier: dict[tuple[str, str, bool], list[KernelEvent]] = {}
-    for event in node.last.events or ():
+    for event in node.last.logged:
         if watched and event.key not in known:
             text = f"{_title(event)} during the test: {event.text}"
             verdict = _DURING_A_TEST.get(event.severity, Verdict.DEGRADED)
-            yield Evidence(
-                event.code, node.host, gpus.get(event.part, event.part), text, verdict, network=event.network
-            )
+            part = gpus.get(event.bus_id, event.part)
+            yield Evidence(event.code, node.host, part, text, verdict, network=event.network)
             continue
         # What a program did, and what was ended, was of another job; a GPU that responds is not lost.
         responds = event.code == "gpu-missing" and event.part in gpus

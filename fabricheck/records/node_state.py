@@ -161,6 +161,11 @@ class KernelEvent:
     """whether the log says later that the part works again"""
 
     @property
+    def bus_id(self) -> str:
+        """PCI address of the part; empty of a port, and where the log names none."""
+        return self.part if ":" in self.part else ""
+
+    @property
     def key(self) -> tuple[str, str, str, float]:
         """By which the same event is known in two states of a node."""
         return self.kind, self.number, self.part, self.at_s
@@ -171,10 +176,10 @@ class NodeState:
     """A node at one moment. `time_s` is its own clock, in seconds since 1970.
 
     `versions`: kernel, drivers, firmware. `settings`: governor and the like. `busy_cores` of `cores` were at work, and
-    `busiest` says which programs, before the run: others'. `events` is None where the kernel's log cannot be read.
-    `tcp` has the kernel's counters. `blocked`: on which ways to other nodes large packets are lost, after the run.
-    `notes`: what could not be asked, and why, a line each. `unread`: the sources of which the list of parts is not
-    whole, so that a missing part proves nothing.
+    `busiest` says which programs, before the run: others'. `xids` and `events` are of the kernel's log, None where it
+    cannot be read. `tcp` has the kernel's counters. `blocked`: on which ways to other nodes large packets are lost,
+    after the run. `notes`: what could not be asked, and why, a line each. `unread`: the sources of which the list of
+    parts is not whole, so that a missing part proves nothing.
     """
 
     host: str
@@ -191,7 +196,10 @@ class NodeState:
     busiest: tuple[str, ...] = ()
     memory_bytes: int = 0
     memory_free_bytes: int = 0
+    xids: tuple[KernelEvent, ...] | None = None
+    """errors that NVIDIA's driver numbers"""
     events: tuple[KernelEvent, ...] | None = None
+    """other failures of devices"""
     tcp: Mapping[str, int] = field(default_factory=dict)
     gpus: tuple[GpuState, ...] = ()
     """in the driver's order"""
@@ -200,6 +208,11 @@ class NodeState:
     blocked: tuple[BlockedPath, ...] = ()
     notes: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+
+    @property
+    def logged(self) -> tuple[KernelEvent, ...]:
+        """All that the kernel's log says of devices."""
+        return (*(self.xids or ()), *(self.events or ()))
 
 
 @dataclass(frozen=True)

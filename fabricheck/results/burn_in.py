@@ -122,14 +122,14 @@ def _states(windows: Sequence[WindowModel], nodes: Sequence[LoadedNodeModel]) ->
     effect, as a counter; and the errors (XID) that the driver reported meanwhile."""
     before: dict[str, dict[str, GpuState]] = {}
     after: dict[str, dict[str, GpuState]] = {}
-    events: dict[str, list[KernelEvent]] = {}
+    xids: dict[str, list[KernelEvent]] = {}
     for node in sorted(nodes, key=lambda node: node.window):
         window, host = windows[node.window], short_host(node.host)
         for bus_id, number in node.xids:
             event = KernelEvent(
                 "xid", pci_address(str(bus_id)), window.end_ns / 1e9, "under load", "gpu-xid", str(number)
             )
-            events.setdefault(host, []).append(event)
+            xids.setdefault(host, []).append(event)
         for gpu in node.gpus:
             address = pci_address(gpu.bus_id)
             now = GpuState(gpu.index or 0, "", "", address, counters=gpu.counters)
@@ -149,12 +149,9 @@ def _states(windows: Sequence[WindowModel], nodes: Sequence[LoadedNodeModel]) ->
             )
     begin_s, end_s = windows[0].begin_ns / 1e9, windows[-1].end_ns / 1e9
     return States(
+        {host: NodeState(host, "before", begin_s, xids=(), gpus=tuple(gpus.values())) for host, gpus in before.items()},
         {
-            host: NodeState(host, "before", begin_s, events=(), gpus=tuple(gpus.values()))
-            for host, gpus in before.items()
-        },
-        {
-            host: NodeState(host, "after", end_s, events=tuple(events.get(host, ())), gpus=tuple(gpus.values()))
+            host: NodeState(host, "after", end_s, xids=tuple(xids.get(host, ())), gpus=tuple(gpus.values()))
             for host, gpus in after.items()
         },
     )

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fabricheck.records.node_state import GPUS, NICS, BlockedPath, GpuState, NicState, NodeState, When
-from fabricheck.state import events, kernel, nics, other_gpus
+from fabricheck.state import kernel, nics, other_gpus
 from fabricheck.state.builds import builds_of
 from fabricheck.state.capture import NvmlUnavailable, read
 
@@ -63,7 +63,7 @@ def collect(
         NICS: nics.nic_states,
         "builds": lambda: builds_of(program) if program is not None else {},
         "settings": kernel.settings,
-        "the kernel's log": events.kernel_events,
+        "the kernel's log": lambda: (kernel.xids(), kernel.events()),
         "TCP": nics.tcp_counters,
     }
     asked = {source: _Asked(source, ask, until) for source, ask in sources.items()}
@@ -72,6 +72,7 @@ def collect(
     total, free = asked["memory"].answer((0, 0), notes)
     ports = asked[NICS].answer((), notes)
     unread = [source for source, known in ((GPUS, whole), (NICS, not asked[NICS].failed)) if not known]
+    xids, events = asked["the kernel's log"].answer((None, None), notes)
     paths = _Asked("paths to other nodes", lambda: _paths(when, folder, name, ports, nodes), until)
     return NodeState(
         host=name,
@@ -85,7 +86,8 @@ def collect(
         busiest=busiest,
         memory_bytes=total,
         memory_free_bytes=free,
-        events=asked["the kernel's log"].answer(None, notes),
+        xids=xids,
+        events=events,
         tcp=asked["TCP"].answer({}, notes),
         gpus=gpus,
         nics=ports,

@@ -37,7 +37,7 @@ def test_what_gpus_report_by_window_are_counters_of_their_states(tmp_path: Path)
     before, after = load.states.before["nid001"], load.states.after["nid001"]
     assert [gpu.counters["ecc_uncorrected"] for gpu in (*before.gpus, *after.gpus)] == [0, 0, 0, 2]
     assert [gpu.counters["throttled_ns_sw_power_cap"] for gpu in after.gpus] == pytest.approx([82e9] * 2)
-    assert [(event.part, event.number) for event in after.events or ()] == [("0000:01:00.0", "63")]
+    assert [(event.part, event.number) for event in after.xids or ()] == [("0000:01:00.0", "63")]
 
 
 def _without(record: str) -> Callable[[list[Line]], object]:

@@ -58,11 +58,12 @@ def draw_log(rng: random.Random) -> KernelLog:
     for bus in buses[: rng.randint(0, 4)]:
         texts, recovery, truth = _failure(rng, f"{rng.choice((0, 0, 1)):04x}:{bus:02x}:00")
         recovered = bool(recovery) and rng.random() < 0.4
+        gap_s = rng.choice((1e-5, 0.02))
         for text in (*texts, *([recovery] if recovered else [])):
             now += rng.uniform(0.1, 100)
-            # A message of several lines is one record, or one a line at the same time.
+            # A message of several lines is one record, or one a line at the same time, or soon.
             lines = [text] if rng.random() < 0.5 else text.split("\n")
-            records += [(now + at * 1e-5, line) for at, line in enumerate(lines)]
+            records += [(now + at * gap_s, line) for at, line in enumerate(lines)]
             if rng.random() < 0.5:
                 now += rng.uniform(0.1, 100)
                 records.append((now, rng.choice(_NOISE)))
@@ -73,7 +74,7 @@ def draw_log(rng: random.Random) -> KernelLog:
 
 def _failure(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str, str] | None]:
     """The texts of a failure, that of its recovery, and what it is: None of one that is none of the machine."""
-    return rng.choice((_xid, _program, _nvlink5, _lost, _sxid, _ras, _aer, _mlx5, _link, _hung))(rng, bus)
+    return rng.choice((_xid, _program, _nvlink5, _lost, _sxid, _ras, _aer, _mlx5, _link, _hung, _intel))(rng, bus)
 
 
 _NONE = "154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
@@ -180,3 +181,13 @@ def _hung(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str,
         )
     )
     return [text], "", ("task-blocked", "", "error")
+
+
+def _intel(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str, str]]:
+    text = rng.choice(
+        (
+            f"xe {bus}.0: [drm] *ERROR* CRITICAL: Xe has declared device {bus}.0 as wedged.",
+            f"i915 {bus}.0: [drm] *ERROR* Failed to initialize GPU, declaring it wedged!",
+        )
+    )
+    return [text], f"[drm] Initialized xe 1.1.0 for {bus}.0 on minor 0", ("gpu-reset", f"{bus}.0", "fatal")
