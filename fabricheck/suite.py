@@ -10,9 +10,15 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter
 
 from fabricheck.errors import UserError, suggest
 from fabricheck.trust import why_untrusted_tree
+from fabricheck.yamlfile import read_yaml
+
+_Row = TypeVar("_Row")
 
 #: What describes a system in miniature, beside its settings.
 MINIATURE = "miniature.json"
@@ -63,6 +69,13 @@ def config_file(name: str) -> Path:
     """A file of config/: that of the suite, else, as all suites are on the same hardware, the installed one."""
     files = [suite / "config" / name for suite in (suite_root(), INSTALLED.parent.parent, INSTALLED)]
     return next((file for file in files if file.exists()), files[0])
+
+
+def config_rows(name: str, row: type[_Row]) -> tuple[_Row, ...]:
+    """The rows of a file of config/ that is a list. Raises UserError for a mistake in it."""
+    file = read_yaml(config_file(name))
+    adapter: TypeAdapter[tuple[_Row, ...]] = TypeAdapter(tuple[row, ...])  # type: ignore[valid-type]
+    return file.validated(adapter.validate_json, file.as_json)
 
 
 def require_plain(what: str, path: Path) -> None:

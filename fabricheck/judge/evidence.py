@@ -1,17 +1,15 @@
-"""Evidence: what a node said of itself, what the nodes of a run are that say it, and rules on it.
-
-A rule is a fact, a condition, and a code. The facts are the `settings` of `fabricheck.records.node_state.NodeState` by
-name (`fabricheck.state.kernel`) and those of its GPUs. What only explains something stands beside a slow metric or a
-wrong path.
+"""Evidence: what a node said of itself, what the nodes of a run are that say it, and what its settings and the kernel's
+log mean. What only explains something stands beside a slow metric or a wrong path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from fabricheck.judge.node_rules import judge_settings
 from fabricheck.records.component import short_host
-from fabricheck.records.node_state import NVLINK_DOMAIN, KernelEvent, NodeState
+from fabricheck.records.node_state import KernelEvent, NodeState
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 
@@ -114,107 +112,6 @@ def busy_hosts(run: Run) -> list[str]:
     return [node.host for node in nodes_of(run) if node.is_busy or node.has_others]
 
 
-@dataclass(frozen=True)
-class FactRule:
-    """`when` of the fact's value and the state it counts; `text` with `{}` for the value. `verdict` as of Evidence:
-    None where it counts beside a slow metric alone; a `network` matter is none of metrics inside a node."""
-
-    code: str
-    fact: str
-    when: Callable[[str, NodeState], bool]
-    text: str
-    verdict: Verdict | None = None
-    network: bool = False
-
-
-def _rdma(state: NodeState) -> bool:
-    return any(nic.kind == "infiniband" and nic.up for nic in state.nics)
-
-
-def _peer_clients(state: NodeState) -> bool:
-    """Whether it has ports that reach device memory by a module for peer memory; Omni-Path's driver does so itself."""
-    return any(nic.kind == "infiniband" and nic.up and nic.driver != "hfi1" for nic in state.nics)
-
-
-def _nvidia(state: NodeState) -> bool:
-    return bool(state.settings.get("NVIDIA kernel module")) or any(gpu.name.startswith("NVIDIA") for gpu in state.gpus)
-
-
-def _spans_nodes(state: NodeState) -> bool:
-    return any(name.startswith(NVLINK_DOMAIN) for gpu in state.gpus for name in gpu.settings)
-
-
-#: Of a node. Sources: NCCL User Guide, Troubleshooting (ACS, shared memory, memory limits, GPUDirect); AMD's system
-#: optimisation guides (IOMMU, NUMA balancing); NVIDIA GPUDirect RDMA documentation; NVIDIA IMEX Service guide.
-NODE_RULES = (
-    FactRule(
-        "acs-on",
-        "ACS redirect",
-        lambda value, state: value.startswith("on") and len(state.gpus) + len(state.nics) > 1,
-        "PCIe ACS sends traffic between GPUs and NICs through the CPU ({})",
-    ),
-    FactRule(
-        "iommu-on",
-        "IOMMU",
-        lambda value, state: value == "translating" and bool(state.gpus),
-        "the IOMMU translates the addresses of devices",
-    ),
-    FactRule(
-        "relaxed-ordering-off",
-        "relaxed ordering",
-        lambda value, state: value.startswith("off") and bool(state.gpus),
-        "PCIe relaxed ordering is off ({})",
-        network=True,
-    ),
-    FactRule(
-        "no-peer-memory",
-        "peer memory",
-        lambda value, state: (
-            value == "none"
-            and _nvidia(state)
-            and _peer_clients(state)
-            and state.settings.get("NVIDIA kernel module", "proprietary") != "open"
-        ),
-        "no GPUDirect RDMA: nvidia_peermem is not loaded, and the proprietary driver has no DMA-BUF",
-        network=True,
-    ),
-    FactRule(
-        "numa-balancing-on",
-        "NUMA balancing",
-        lambda value, state: value == "on" and bool(state.gpus),
-        "NUMA balancing is on: the kernel moves pages between NUMA domains",
-    ),
-    FactRule(
-        "memlock-limited",
-        "locked memory",
-        lambda value, state: value != "unlimited" and _rdma(state),
-        "a job may lock only {} of memory, and RDMA locks its buffers",
-        network=True,
-    ),
-    FactRule(
-        "shm-small",
-        "/dev/shm",
-        lambda value, state: value.endswith(" MiB") and bool(state.gpus),
-        "/dev/shm has {}, and NCCL and MPI keep their buffers there",
-    ),
-    FactRule(
-        "imex-off",
-        "IMEX channels",
-        lambda value, state: value == "0" and _spans_nodes(state),
-        "no IMEX channel: GPUs of other nodes of the NVLink domain cannot be reached",
-        network=True,
-    ),
-)
-#: Of a GPU, by its settings.
-GPU_RULES = (
-    FactRule(
-        "fabric-not-ready",
-        "fabric",
-        lambda value, state: value != "completed" and len(state.gpus) > 1,
-        "not in the NVLink fabric of the fabric manager ({})",
-        Verdict.DEGRADED,
-    ),
-)
 #: What may be why the data took another path than they should.
 EXPLAINS_PATHS = frozenset(
     ("no-peer-memory", "memlock-limited", "shm-small", "imex-off", "fabric-not-ready", "acs-on", "iommu-on")
@@ -225,14 +122,11 @@ def evidence_of_rules(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
     """What the rules say of each node, by what it said last."""
     for node in nodes:
         state = node.last
-        for rule in NODE_RULES:
-            if (value := state.settings.get(rule.fact, "")) and rule.when(value, state):
-                yield Evidence(rule.code, node.host, "", rule.text.format(value), rule.verdict, network=rule.network)
+        for rule, _, text, verdict in judge_settings("node", state.settings, state):
+            yield Evidence(rule.code, node.host, "", text, verdict, network=rule.network)
         for gpu in state.gpus:
-            for rule in GPU_RULES:
-                if (value := gpu.settings.get(rule.fact, "")) and rule.when(value, state):
-                    text = rule.text.format(value)
-                    yield Evidence(rule.code, node.host, gpu.index, text, rule.verdict, gpu.bus_id)
+            for rule, _, text, verdict in judge_settings("GPU", gpu.settings, state):
+                yield Evidence(rule.code, node.host, gpu.index, text, verdict, gpu.bus_id)
         yield from evidence_of_events(node)
 
 

@@ -6,18 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fabricheck.judge.counter_rules import (
-    GPU_COUNTERS,
-    LINK_COUNTERS,
-    PROTECTS,
-    SETTING,
-    THROTTLE_COUNTERS,
-    CounterRule,
-    Rises,
-    judge_counters,
-    rises_of,
-)
 from fabricheck.judge.evidence import MPS, Evidence, NodeReport
+from fabricheck.judge.node_rules import judge_facts, rises_of, rules_of
 from fabricheck.records.node_state import GpuState
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
@@ -73,13 +63,13 @@ class _Gpu:
         return Evidence(code, self.node.host, self.gpu.index, text, verdict, self.gpu.bus_id)
 
     @property
-    def rises(self) -> Rises:
+    def rises(self) -> Mapping[str, int]:
         return rises_of(self.gpu.counters, self.before.counters if self.before is not None else None)
 
-    def counted(self, rules: Sequence[CounterRule], more: str = "") -> Iterator[Evidence]:
-        """What rules find in its counters; `more`: what every line ends with."""
-        for code, text, verdict, _ in judge_counters(rules, self.rises, self.node.seconds):
-            yield self.say(code, f"{text}{more}", verdict)
+    def counted(self, kind: str, more: str = "") -> Iterator[Evidence]:
+        """What the rules of a kind find in its counters; `more`: what every line ends with."""
+        for rule, _, text, verdict in judge_facts(rules_of(kind), self.rises, self.node.seconds):
+            yield self.say(rule.code, f"{text}{more}", verdict)
 
 
 def _processes(seen: _Gpu) -> Iterator[Evidence]:
@@ -194,21 +184,20 @@ def _link_errors(seen: _Gpu) -> Iterator[Evidence]:
         for counter, count in rises_of(link.counters, before.get(link.number)).items():
             most[counter] = max(most.get(counter, (0, 0)), (count, link.number))
     rises = {counter: count for counter, (count, _) in most.items()}
-    for code, text, verdict, counter in judge_counters(LINK_COUNTERS, rises, seen.node.seconds):
-        yield seen.say(code, f"NVLink {most[counter][1]} {text}", verdict)
+    for rule, counter, text, verdict in judge_facts(rules_of("NVLink"), rises, seen.node.seconds):
+        yield seen.say(rule.code, f"NVLink {most[counter][1]} {text}", verdict)
 
 
 def _throttled(seen: _Gpu) -> Iterator[Evidence]:
-    reasons = list(dict.fromkeys(name for gpu in (seen.before, seen.gpu) if gpu for name in gpu.throttle))
     gpu = seen.gpu
     clock = f" ({gpu.clock_mhz} of {gpu.clock_most_mhz} MHz)" if gpu.clock_mhz and gpu.clock_most_mhz else ""
     heat = f", {gpu.temperature_c} °C" if gpu.temperature_c is not None else ""
-    if protects := [PROTECTS[name] for name in reasons if name in PROTECTS]:
-        yield seen.say("gpu-throttled", f"is throttled: {', '.join(protects)}{clock}{heat}", Verdict.DEGRADED)
-    else:
-        yield from seen.counted(THROTTLE_COUNTERS, heat)
-    if setting := [SETTING[name] for name in reasons if name in SETTING]:
-        yield seen.say("gpu-setting", f"its clocks are limited: {', '.join(setting)}{clock}", None)
+    reasons = {name: 1 for state in (seen.before, gpu) if state for name in state.throttle}
+    now = [*judge_facts(rules_of("throttled now"), reasons)]
+    for rule, _, text, verdict in now:
+        yield seen.say(rule.code, f"{text}{clock}{heat}", verdict)
+    if all(result.rule.code != "gpu-throttled" for result in now):
+        yield from seen.counted("throttling", heat)
     if gpu.power_limit_w and gpu.power_usual_limit_w and gpu.power_limit_w < 0.99 * gpu.power_usual_limit_w:
         text = f"its power limit is {gpu.power_limit_w:.0f} W and usually {gpu.power_usual_limit_w:.0f} W"
         yield seen.say("gpu-setting", text, Verdict.PASS)
@@ -217,15 +206,15 @@ def _throttled(seen: _Gpu) -> Iterator[Evidence]:
 
 
 def _memory(seen: _Gpu) -> Iterator[Evidence]:
-    yield from seen.counted(GPU_COUNTERS, " during the test")
+    yield from seen.counted("GPU counters", " during the test")
     # A reset, or loading the driver again, sets them to zero: what is there waits for one.
     waits = {
         name: count
         for name, count in seen.gpu.counters.items()
         if name.startswith("ecc_uncorrected") and not seen.rises.get(name)
     }
-    for code, text, verdict, _ in judge_counters(GPU_COUNTERS, waits):
-        yield seen.say(code, f"{text} since it was reset", verdict)
+    for rule, _, text, verdict in judge_facts(rules_of("GPU counters"), waits):
+        yield seen.say(rule.code, f"{text} since it was reset", verdict)
     if seen.gpu.rows_failed:
         yield seen.say("gpu-memory-errors", "rows of its memory could not be remapped", Verdict.DEGRADED)
     elif seen.gpu.rows_pending:

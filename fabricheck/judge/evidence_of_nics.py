@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from fabricheck.errors import UserError
 from fabricheck.judge.constants import ENOUGH, FEWEST_FOR_MIDDLE, FEWEST_OF_A_NODE, MOST, TAKEN
-from fabricheck.judge.counter_rules import BROKEN_FRAMES, CONGESTION, NIC_COUNTERS, judge_counters, rises_of
 from fabricheck.judge.evidence import Evidence, NodeReport
+from fabricheck.judge.node_rules import judge_facts, rises_of, rules_of
 from fabricheck.records.component import short_host
 from fabricheck.records.node_state import NicState
 from fabricheck.records.operations import PAIRS
@@ -85,8 +85,8 @@ def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | 
     if nic.duplex == "half":
         yield say("nic-slow", "its link is half duplex")
     rises = rises_of(nic.counters, before.counters if before is not None else None)
-    for code, text, verdict, _ in judge_counters((*NIC_COUNTERS.get(nic.kind, ()), BROKEN_FRAMES, CONGESTION), rises):
-        yield say(code, text, verdict)
+    for rule, _, text, verdict in judge_facts(rules_of(nic.kind, "any port"), rises):
+        yield say(rule.code, text, verdict)
 
 
 def _set_up(nic: NicState, described_gbps: float | None, slot: str | None) -> Iterator[tuple[str, str]]:

@@ -19,12 +19,11 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict
 
 from fabricheck.records.node_state import KernelEvent
 from fabricheck.state.capture import read
-from fabricheck.suite import config_file
-from fabricheck.yamlfile import read_yaml
+from fabricheck.suite import config_rows
 
 # Generation by GT/s of a lane (PCI Express base specification).
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
@@ -271,7 +270,6 @@ def _imex(root: Path) -> str:
 
 
 Severity = Literal["fatal", "error", "corrected", "program", "ended"]
-_STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 # Drivers' own words. `Fatal` of AER stands in brackets: `Uncorrected (Fatal)`.
 _WORDS: tuple[tuple[str, Severity], ...] = (
     ("nonfatal|non-fatal|deferred|poison", "error"),
@@ -289,7 +287,7 @@ _AT_ONCE_S = 0.01
 class EventRow:
     """A row of config/kernel_events.yaml, which explains its fields."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
     kind: str
     code: str
@@ -301,18 +299,10 @@ class EventRow:
     network: bool = False
 
 
-@dataclass(frozen=True)
-class _File:
-    __pydantic_config__ = _STRICT
-
-    events: tuple[EventRow, ...]
-
-
 @cache
 def event_rows() -> tuple[EventRow, ...]:
     """The rows of config/kernel_events.yaml. Raises UserError for a mistake in the file."""
-    file = read_yaml(config_file("kernel_events.yaml"))
-    return file.validated(TypeAdapter(_File).validate_json, file.as_json).events
+    return config_rows("kernel_events.yaml", EventRow)
 
 
 def xids(log: Path = _LOG) -> tuple[KernelEvent, ...] | None:

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from fabricheck.judge.counter_rules import CONGESTION, GPU_COUNTERS, LINK_COUNTERS, NIC_COUNTERS, THROTTLE_COUNTERS
-from fabricheck.judge.evidence import GPU_RULES, NODE_RULES
 from fabricheck.judge.judge import judge_run
+from fabricheck.judge.node_rules import NodeRule, judge_settings
 from fabricheck.judge.node_state import evidence_of, evidence_of_node, with_problems_of_nodes
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.node_state import GpuLink, KernelEvent, NodeState
 from fabricheck.records.verdict import Verdict
+from fabricheck.suite import config_rows
 from fabricheck.topology.model import Cpu, Gpu, Link, Topology
 from tests.support.states import gpu, nic, node, run_with
 
@@ -134,19 +134,11 @@ def test_a_node_by_itself(case: str) -> None:
     assert codes(one) == wanted
 
 
-COUNTER_RULES = (
-    *GPU_COUNTERS,
-    *LINK_COUNTERS,
-    *THROTTLE_COUNTERS,
-    CONGESTION,
-    *(each for kind in NIC_COUNTERS.values() for each in kind),
-)
-
-
 def test_every_rule_has_a_row_of_the_catalogue_and_a_step() -> None:
-    rules = (*NODE_RULES, *GPU_RULES)
-    for code in (*(each.code for each in rules), *(each.code for each in COUNTER_RULES)):
-        assert CATALOGUE[code].steps
+    rules = config_rows("node_rules.yaml", NodeRule)
+    assert all(CATALOGUE[rule.code].steps for rule in rules)
+    for kind in {rule.of for rule in rules}:
+        assert list(judge_settings(kind, {}, state({}))) == []  # what each rule needs is known
 
 
 @pytest.mark.parametrize(
