@@ -13,7 +13,7 @@ from fabricheck.commands.site import init
 from fabricheck.site.facts import read_facts
 from fabricheck.site.nominal import doubts_of_network
 from fabricheck.topology.model import load_topology
-from tests.support.captured import amd_gpu, capture_of, nic, nvidia_gpus, xgmi
+from tests.support.captured import capture_of, nic, nvidia_gpus
 
 Gpus = list[dict[str, Any]]
 
@@ -25,10 +25,6 @@ def h100() -> Gpus:
 def a100(count: int = 4) -> Gpus:
     pairs = [(a, b) for a in range(count) for b in range(a + 1, count)]
     return nvidia_gpus("NVIDIA A100-SXM4-40GB", "sm_80", count, nvlinks=4, pairs=pairs, pcie_generation=4)
-
-
-def mi300x(**more: Any) -> Gpus:
-    return [amd_gpu(at, [xgmi(to) for to in range(2, 10) if to != at], **more) for at in range(2, 10)]
 
 
 def dark(gpus: Gpus, *indexes: int, keep: int = 0) -> Gpus:
@@ -50,11 +46,6 @@ CASES: dict[str, tuple[Gpus, list[dict[str, Any]], set[tuple[str, str]]]] = {
         [],
         set(),
     ),
-    "a Slingshot port at half rate": (
-        mi300x(),
-        [nic("cxi0", "cxi", "BS_200G"), nic("cxi1", "cxi", "BS_100G")],
-        {("slow-port", "cxi1")},
-    ),
     "one NVLink of A100 down": (dark(a100(), 1, keep=11), [], {("missing-links", "gpu1")}),
 }
 
@@ -62,8 +53,7 @@ CASES: dict[str, tuple[Gpus, list[dict[str, Any]], set[tuple[str, str]]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_less_than_its_equals_or_its_data_sheet(case: str, tmp_path: Path) -> None:
     gpus, nics, wanted = CASES[case]
-    found: dict[str, Any] = {"amd": gpus} if "node" in gpus[0] else {"nvml": gpus}
-    facts = read_facts(capture_of(tmp_path, nics=nics, numa=2, **found))
+    facts = read_facts(capture_of(tmp_path, nics=nics, numa=2, nvml=gpus))
     told = {(each.code, part) for each in facts.doubts for part in each.components}
     assert told == wanted
 

@@ -92,13 +92,6 @@ PRODUCTS: dict[str, tuple[dict[str, Any], str, float, float]] = {
         {**switched("NVIDIA H100 80GB HBM3", "sm_90", 18), "nics": ports(32, "Unspecified", EFA100, "rdmap{}s0")},
         "AWS p5", 3200, 3600,
     ),
-    "Azure ND H100 v5": (
-        {
-            **switched("NVIDIA H100 80GB HBM3", "sm_90", 18),
-            "nics": [*ports(8, name="mlx5_ib{}"), nic("mlx5_an0", "Ethernet", EFA100, virtual=True)],
-        },
-        "DGX H100", 3200, 3600,
-    ),
     "Google a3-highgpu": (
         {**switched("NVIDIA H100 80GB HBM3", "sm_90", 18), "nics": ports(4, "net", "200 Gb/sec", "eth{}")},
         "Google a3-highgpu", 800, 3600,

@@ -32,6 +32,7 @@ _NOISE = (
     "amdgpu 0000:c1:00.0: amdgpu: ring gfx uses VM inv eng 0 on hub 0",
     "mlx5_core 0000:1a:00.0: Port module event: module 0, Cable plugged",
     "mlx5_core 0000:1a:00.0 ens1np0: Link up",
+    "hfi1 0000:05:00.0: hfi1_0: logical state changed to PORT_INIT (0x2)",
     "pcieport 0000:40:01.1: AER: enabled with IRQ 35",
     "EXT4-fs (nvme0n1p2): mounted filesystem with ordered data mode",
 )
@@ -74,7 +75,7 @@ def draw_log(rng: random.Random) -> KernelLog:
 
 def _failure(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str, str] | None]:
     """The texts of a failure, that of its recovery, and what it is: None of one that is none of the machine."""
-    return rng.choice((_xid, _program, _nvlink5, _lost, _sxid, _ras, _aer, _mlx5, _link, _hung, _intel))(rng, bus)
+    return rng.choice((_xid, _program, _nvlink5, _lost, _sxid, _ras, _aer, _mlx5, _link, _hung, _reset))(rng, bus)
 
 
 _NONE = "154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
@@ -166,13 +167,23 @@ def _mlx5(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str,
 
 
 def _link(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str, str]]:
-    name = f"ens{bus[5:7]}np0"
-    broadcom = ("bnxt_en", "NIC Link is Down", "NIC Link is Up, 400000 Mbps")
-    driver, down, up = rng.choice((("mlx5_core", "Link down", "Link up"), broadcom))
-    return [f"{driver} {bus}.0 {name}: {down}"], f"{driver} {bus}.0 {name}: {up}", ("nic-flaps", name, "error")
+    port, cassini, omni_path = f"ens{bus[5:7]}np0", f"cxi{bus[5:7]}", f"hfi1_{bus[5:7]}"
+    name, head, down, up = rng.choice(
+        (
+            (port, f"mlx5_core {bus}.0 {port}: ", "Link down", "Link up"),
+            (port, f"bnxt_en {bus}.0 {port}: ", "NIC Link is Down", "NIC Link is Up, 400000 Mbps"),
+            (cassini, f"cxi_core {bus}.0: {cassini}[hsn0] CXI_EVENT_LINK_", "DOWN", "UP"),
+            (cassini, f"cxi_ss1 {bus}.0: {cassini}[hsn0]: CXI_EVENT_LINK_", "DOWN", "UP"),
+            (omni_path, f"hfi1 {bus}.0: {omni_path}: logical state changed to PORT_", "DOWN (0x1)", "ACTIVE (0x4)"),
+        )
+    )
+    return [head + down], head + up, ("nic-flaps", name, "error")
 
 
 def _hung(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str, str]]:
+    killed = "emory: Killed process 4242 (python3) total-vm:1kB"
+    if rng.random() < 0.3:
+        return [rng.choice(("Memory cgroup out of m", "Out of m")) + killed], "", ("out-of-memory", "", "ended")
     text = rng.choice(
         (
             "INFO: task nvidia-smi:4242 blocked for more than 120 seconds.",
@@ -183,11 +194,15 @@ def _hung(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str,
     return [text], "", ("task-blocked", "", "error")
 
 
-def _intel(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str, str]]:
-    text = rng.choice(
+def _reset(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str, str]]:
+    """Of AMD's driver, and GPUs that Intel's drivers gave up."""
+    amd, again = f"amdgpu {bus}.0: amdgpu: GPU reset", f"[drm] Initialized xe 1.1.0 for {bus}.0 on minor 0"
+    text, recovery, severity = rng.choice(
         (
-            f"xe {bus}.0: [drm] *ERROR* CRITICAL: Xe has declared device {bus}.0 as wedged.",
-            f"i915 {bus}.0: [drm] *ERROR* Failed to initialize GPU, declaring it wedged!",
+            (f"{amd} begin!. Source:  3", f"{amd}(2) succeeded!", "error"),
+            (f"{amd}(3) failed", f"{amd}(2) succeeded!", "fatal"),
+            (f"xe {bus}.0: [drm] *ERROR* CRITICAL: Xe has declared device {bus}.0 as wedged.", again, "fatal"),
+            (f"i915 {bus}.0: [drm] *ERROR* Failed to initialize GPU, declaring it wedged!", again, "fatal"),
         )
     )
-    return [text], f"[drm] Initialized xe 1.1.0 for {bus}.0 on minor 0", ("gpu-reset", f"{bus}.0", "fatal")
+    return [text], recovery, ("gpu-reset", f"{bus}.0", severity)
