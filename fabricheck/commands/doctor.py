@@ -92,8 +92,8 @@ def doctor(
             verdicts.append(verdict)
         shown = verdict.value if counts and verdict is not Verdict.PASS else "note"
         click.echo(f"{shown:<12}{evidence.message}", err=evidence.code == "state-unknown" and prolog)
-        if shown != "note":
-            click.echo(f"{'':<12}next: {'; '.join(steps(finding)[:1])}")
+        if shown != "note" and (its_steps := steps(finding, system=system or "")):
+            click.echo(f"{'':<12}next: {its_steps[0]}")
     if not state.gpus and system is None:
         click.echo(f"{'note':<12}{state.host}: no GPU was found; to compare with the expected number, give --system")
     launched = "no rank was started (--built FOLDER starts one on each GPU)"

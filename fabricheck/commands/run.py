@@ -304,7 +304,8 @@ def _say(outcome: Outcome, system: str, folder: str, *, is_short: bool) -> None:
         )
     if outcome.fleet is not None:
         parts = NodeParts.of(outcome.judged)
-        click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, parts, width)))
+        of_nodes = table(outcome.fleet, parts, width, system=system, folder=folder)
+        click.echo("\n".join(short(outcome.fleet) if is_short else of_nodes))
 
 
 def _get_ready(suite: Suite, system: str, store: Path | None) -> None:

@@ -570,7 +570,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "One test (the victim) was measured alone, then while other ranks (the aggressors) sent traffic."),
     "recorded": CatalogueEntry("Found by an earlier version of Fabricheck", _TOLD, _CHECKED,
         "It was stored before findings had codes. Judge the session's result files again to get them.",
-        ("`fabricheck judge FILE --html report.html`",)),
+        ("`fabricheck judge {file} --html report.html`",)),
 }
 # fmt: on
 

@@ -112,7 +112,7 @@ class _Writer:
             self.links[cause.runs[0]] if cause.rows else "",
             code=finding.code,
             findings=tuple(each for each in cause.told if each.message in shown),
-            why=Explained.of(finding, self.system, "", tests),
+            why=Explained.of(finding, self.system, self.folder, "", tests),
         )
 
     def _source(self, cause: Cause) -> str:
@@ -173,7 +173,7 @@ class _Writer:
                 known=False,
                 code=code,
                 findings=tuple(problem for problem, _, _ in where),
-                why=Explained.of(where[0][0], self.system, message, names),
+                why=Explained.of(where[0][0], self.system, self.folder, message, names),
             )
 
 

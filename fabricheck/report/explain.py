@@ -12,6 +12,7 @@ from fabricheck.judge.overall import SEVERITY
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS
 from fabricheck.records.verdict import Verdict
+from fabricheck.report.content import plain
 from fabricheck.report.lines import general_steps, of_entry, steps, summary, wrap
 from fabricheck.units import plural
 
@@ -91,14 +92,14 @@ def explain_run(content: Mapping[str, Any], run: str) -> Iterator[str]:
         first = own[0]
         yield ""
         yield f"{code}: {first.entry.alone}"
+        tests = [str(each.get("test", "")) for each in content["runs"] if code in _codes_of(each)]
         for finding in own[:_MOST_NAMED]:
             # The message stands below, whole.
             label = finding.verdict.value if finding.is_problem else "note"
-            yield f"  {label} {summary(finding, system=system, run=run, message='')}"
+            yield f"  {label} {plain(summary(finding, system=system, run=run, tests=tests, message=''))}"
             yield from wrap(finding.message, _WIDTH, "    ")
         if more := own[_MOST_NAMED:]:
             yield f"  and {len(more)} more"
-        tests = [str(each.get("test", "")) for each in content["runs"] if code in _codes_of(each)]
         yield from of_entry(first.entry, steps(first, system=system, run=run, tests=tests))
 
 

@@ -127,7 +127,7 @@ def render_html(
     suspects = cards_of(runs, diagnosis, system=system, folder=folder, watched=result)
     told = [finding for card in suspects[:_MOST_SUSPECTS] for finding in card.findings]
     views: list[RunView] = []
-    for judged, problems_of_run in zip(ranked, untold(ranked, told, system), strict=True):
+    for judged, problems_of_run in zip(ranked, untold(ranked, told, system, folder), strict=True):
         views.append(run_view(judged, f"run{len(views) + 1}", problems_of_run, marks=marks))
     style, script = own_file("report.css"), own_file("report.js")
     standing = qualify_pass(verdict, runs, result)

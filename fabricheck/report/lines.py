@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from fabricheck.records.nic_families import family_of
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import number, plain, short_message, unit_shown
 from fabricheck.suite import program, script
+from fabricheck.topology.network import fold
 from fabricheck.units import apart, plural
 
 #: Characters of a line for people.
@@ -30,7 +32,8 @@ _COUNTED = ("nodes", "words")
 _UNKNOWN = {"nodes": "LIST", "gpu": "N", "state": "ethtool PART", "counters": "ethtool -S PART"} | {
     name: name.upper() for name in ("node", "part", "system", "file", "run", "test")
 }
-_MOST_NODES = 4
+#: Commands by themselves.
+_COMMANDS = ("state", "counters", "test")
 _MOST_CHECKS = 3
 # The name of a test of ReFrame, and where it ran: `PingPong %transport=ccl @alps:gpu+PrgEnv-gnu`.
 _CASE = re.compile(r"([A-Za-z_]\w*)(?: %.*)? @[\w.-]+:?[\w.-]*\+")
@@ -42,11 +45,20 @@ def line(finding: Finding, *, system: str = "", run: str = "") -> str:
     Such as `DEGRADED nid001 is slower than its peers: 1,809 Gb/s, 42.8% below 3,165 Gb/s. On nid001: dmesg -T`.
     """
     before = f"{finding.verdict.value} "
-    return before + summary(finding, system=system, run=run, most=LONGEST - len(before))
+    return plain(before + summary(finding, system=system, run=run, most=LONGEST - len(before)))
 
 
-def summary(finding: Finding, *, system: str = "", run: str = "", message: str | None = None, most: int = 149) -> str:
-    """The line without its verdict, of at most `most` characters, with the first step where there is room for it.
+def summary(
+    finding: Finding,
+    *,
+    system: str = "",
+    run: str = "",
+    tests: Sequence[str] = (),
+    message: str | None = None,
+    most: int = 149,
+) -> str:
+    """The line without its verdict, of at most `most` characters, with the first step where there is room for it, whose
+    commands are between backticks.
 
     A finding that names no component says with its message what it is about, as far as there is room; `message` may be
     a shorter one than its own. `run`: the folder of the run.
@@ -56,10 +68,11 @@ def summary(finding: Finding, *, system: str = "", run: str = "", message: str |
         amount = finding.message if message is None else message
     if amount:
         what += f": {amount}"
+    what = plain(what)
     if len(what) > most:
         return f"{what[: most - 1]}…"
-    first = next(iter(steps(finding, system=system, run=run)), "")
-    return f"{what.rstrip('.')}. {first}" if first and len(what) + 2 + len(first) <= most else what
+    first = next(iter(marked_steps(finding, system=system, run=run, tests=tests)), "")
+    return f"{what.rstrip('.')}. {first}" if first and len(what) + 2 + len(plain(first)) <= most else what
 
 
 def headline(finding: Finding) -> str:
@@ -98,9 +111,16 @@ def steps(finding: Finding, *, system: str = "", run: str = "", tests: Sequence[
 
 
 def marked_steps(finding: Finding, *, system: str = "", run: str = "", tests: Sequence[str] = ()) -> tuple[str, ...]:
-    """The same with each command between backticks."""
+    """The same with each command between backticks. A step is left out where its command needs a name that neither the
+    finding nor its run has."""
     names = {**_names(finding, system, run), "test": checks_to_name(tests)}
-    return tuple(with_program(fill_names(step, names)) for step in finding.entry.steps)
+    missing = [f"{{{name}}}" for name in _UNKNOWN if not names[name]]
+    possible = [each for each in finding.entry.steps if not any(name in _commands(each) for name in missing)]
+    return tuple(with_program(fill_names(step, names)) for step in possible)
+
+
+def _commands(step: str) -> str:
+    return "".join(step.split("`")[1::2])
 
 
 def checks_to_name(tests: Sequence[str]) -> str:
@@ -110,8 +130,12 @@ def checks_to_name(tests: Sequence[str]) -> str:
 
 
 def fill_names(step: str, names: dict[str, str]) -> str:
-    """A step with `names` in place of `{node}` and so on; what has no name keeps a word such as NODE."""
-    return step.format(**{name: plain(names.get(name) or word) for name, word in _UNKNOWN.items()})
+    """A step with `names` in place of `{node}` and so on; what has no name keeps a word such as NODE. In commands they
+    are as a shell reads them."""
+    known = {name: plain(names.get(name) or word) for name, word in _UNKNOWN.items()}
+    quoted = {name: text if name in _COMMANDS else shlex.quote(text) for name, text in known.items()}
+    parts = step.split("`")
+    return "`".join(part.format(**(quoted if place % 2 else known)) for place, part in enumerate(parts))
 
 
 def with_program(text: str) -> str:
@@ -129,8 +153,8 @@ def of_entry(entry: CatalogueEntry, its_steps: tuple[str, ...], width: int = 100
 
 @dataclass(frozen=True)
 class Explained:
-    """A finding with its line, and one level deeper its message, what decides it and what to do; commands of the last
-    two are between backticks."""
+    """A finding with its line, and one level deeper its message, what decides it and what to do; commands are between
+    backticks."""
 
     verdict: Verdict
     code: str
@@ -140,15 +164,17 @@ class Explained:
     steps: tuple[str, ...]
 
     @classmethod
-    def of(cls, finding: Finding, system: str, message: str, tests: Sequence[str] = ()) -> Explained:
+    def of(cls, finding: Finding, system: str, run: str, message: str, tests: Sequence[str] = ()) -> Explained:
         """`message`: a shorter one than the finding's own. `tests`: which had it; empty of a session's."""
-        line = summary(finding, system=system, message=message)
-        its_steps = marked_steps(finding, system=system, tests=tests)
+        line = summary(finding, system=system, run=run, tests=tests, message=message)
+        its_steps = marked_steps(finding, system=system, run=run, tests=tests)
         return cls(finding.verdict, finding.code, line, message, with_program(finding.entry.decides), its_steps)
 
 
-def untold(runs: Sequence[RunJudgement], told: Iterable[Finding], system: str) -> Iterator[tuple[Explained, ...]]:
-    """The problems of each run that are not told before: by a card, or at a run before it."""
+def untold(
+    runs: Sequence[RunJudgement], told: Iterable[Finding], system: str, folder: str
+) -> Iterator[tuple[Explained, ...]]:
+    """The problems of each run that are not told before: by a card, or at a run before it. `folder`: of the session."""
     shown = set(told)
     for run in runs:
         problems = []
@@ -158,7 +184,7 @@ def untold(runs: Sequence[RunJudgement], told: Iterable[Finding], system: str) -
             everywhere = replace(finding, message=message)
             if not shown & {finding, everywhere}:
                 shown.add(everywhere)
-                problems.append(Explained.of(finding, system, message, [run.test]))
+                problems.append(Explained.of(finding, system, folder, message, [run.test]))
         yield tuple(problems)
 
 
@@ -175,8 +201,7 @@ def wrap(text: str, width: int, indent: str = "  ") -> list[str]:
 
 
 def _names(finding: Finding, system: str, run: str) -> dict[str, str]:
-    nodes = sorted({node for each in finding.components for node in each.nodes})
-    listed = ",".join(nodes) if len(nodes) <= _MOST_NODES else ""
+    listed = fold(sorted({node for each in finding.components for node in each.nodes}))
     part = next((each for each in finding.components if each.name), Component.of_node(""))
     return {
         "node": listed,

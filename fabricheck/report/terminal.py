@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from fabricheck.report.content import (
     groups_of,
     in_gigabytes,
     number,
-    plain,
     printable,
     ranks_text,
     reason_without_source,
@@ -36,7 +34,6 @@ from fabricheck.report.content import (
 )
 from fabricheck.report.shares import map_of_gpus, share_of_yardstick
 from fabricheck.report.summary import next_of_pass, summarise_counts
-from fabricheck.suite import program
 from fabricheck.units import format_size, plural
 
 # Only PASS is green.
@@ -55,6 +52,7 @@ _MOST_CARDS, _MOST_NOTES = 12, 8
 _MOST_RUNS, _MOST_GROUPS, _MOST_METRICS = 8, 8, 2
 # Runs that are PASS have a line for each group of metrics, where they are as few as this.
 _FEW_RUNS = 2
+_UNBROKEN = "\xa0"  # a blank of a command
 _MOST_LINES = 3  # of a text; of the total and the next command, which are worth nothing cut off, twice as many
 
 
@@ -141,7 +139,7 @@ def _first_lines(ranked: Sequence[RunJudgement], verdict: Verdict, width: int, s
     totals, is_rehearsed = f"{summarise_counts(ranked)}; {coverage_of(ranked).message}", rehearsed(ranked)
     yield from _text(verdict.value, marked(totals, rehearsal=is_rehearsed), width, 2 * _MOST_LINES)
     if next_ := next_of_pass(verdict, ranked, system):
-        yield from _text("", f"next: {plain(next_)}", width, 2 * _MOST_LINES)
+        yield from _text("", f"next: {next_}", width, 2 * _MOST_LINES)
 
 
 def _text(label: str, text: str, width: int, most: int = _MOST_LINES, more: str = "") -> Iterator[_Line]:
@@ -186,7 +184,7 @@ def _card_lines(cards: Sequence[Card], width: int) -> Iterator[_Line]:
         loss = f"{'' if card.loss.startswith(('is ', 'loses ')) else ':'} {card.loss}"
         yield from _text("SUSPECT", f"{card.part}{loss}", width)
         for place, step in enumerate(card.next_):
-            yield from _text("", f"{'then' if place else 'next'}: {plain(step)}", width, 2 * _MOST_LINES)
+            yield from _text("", f"{'then' if place else 'next'}: {step}", width, 2 * _MOST_LINES)
     if rest := cards[_MOST_CARDS:]:
         verdicts = _counts([card.verdict for card in rest])
         yield _Line("", f"{_INDENT}and {plural(len(rest), 'more cause')}: {verdicts}")
@@ -232,10 +230,10 @@ def _layout(lines: Sequence[_Line], width: int, color: bool) -> list[str]:
         if line.cells:
             content = _clip(_columns(line.cells, widths), spare)
         else:
-            content = line.text if _command_in(line.text) else _clip(line.text, spare if line.label else width)
+            content = line.text if _UNBROKEN in line.text else _clip(line.text, spare if line.label else width)
         padding = " " * (len(_INDENT) - len(line.label)) if line.label or line.cells else ""
         styled = click.style(line.label, fg=_COLORS[line.label], bold=True) if color and line.label in _COLORS else ""
-        texts.append(f"{styled or line.label}{padding}{content}".rstrip())
+        texts.append(f"{styled or line.label}{padding}{content}".rstrip().replace(_UNBROKEN, " "))
     return texts
 
 
@@ -266,22 +264,13 @@ def _clip_operation(name: str, width: int) -> str:
 
 
 def _wrap(text: str, width: int, lines: int, more: str = "") -> list[str]:
-    """A text of at most `lines` lines; a command of Fabricheck that it ends with can be pasted, and so is not wrapped.
-    `more` stands before that."""
-    command = _command_in(text)
-    prose = f"{text[: command.start()] if command else text}{more}"
-    wrapped = textwrap.wrap(printable(prose), width, max_lines=lines, placeholder=" …", break_on_hyphens=False) or [""]
-    if command is None:
-        return wrapped
-    pasted = printable(command[0]).lstrip()
-    if len(wrapped[-1]) + 1 + len(pasted) > width:
-        return [*wrapped, pasted][:lines]
-    return [*wrapped[:-1], f"{wrapped[-1]} {pasted}"]
-
-
-def _command_in(text: str) -> re.Match[str] | None:
-    """The command of Fabricheck that a text ends with."""
-    return re.search(rf" {re.escape(program())} [a-z]+ .*", text)
+    """A text of at most `lines` lines; its commands, between backticks, are not wrapped. `more` stands before them."""
+    prose, *rest = printable(text).split("`")
+    rest[::2] = [command.replace(" ", _UNBROKEN) for command in rest[::2]]
+    whole = "".join([f"{prose.rstrip()}{more} " if more else prose, *rest])
+    wrapper = textwrap.TextWrapper(width, max_lines=lines, placeholder=" …", break_on_hyphens=False)
+    wrapper.break_long_words = not rest
+    return wrapper.wrap(whole) or [""]
 
 
 def _clip(text: str, width: int) -> str:

@@ -20,7 +20,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Judgement
 from fabricheck.records.run import Device, Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.fleet import COLUMNS, LINES, next_command, short, table
+from fabricheck.report.fleet import COLUMNS, LINES, next_step, short, table
 from fabricheck.report.part_names import NodeGpu, NodeParts
 from fabricheck.topology.network import unfold
 from tests.support.findings import bad_finding
@@ -156,7 +156,7 @@ def test_of_many_bad_nodes_the_table_names_each_and_shows_some(tmp_path: Path) -
     found = verdict_of_fleet(many, [did_not_start(node, "it failed twice") for node in nodes], (), ())
     lines = list(table(found, NodeParts()))
     assert len(lines) < 100
-    assert lines[-2] == "and 480 more (verdict.json): nid[021-500]"
+    assert lines[-3] == "and 480 more (verdict.json): nid[021-500]"
     assert lines[-1].startswith("0 of 500 nodes good, 500 bad, 0 not checked")
 
 
@@ -167,17 +167,18 @@ def test_of_many_bad_nodes_the_table_names_each_and_shows_some(tmp_path: Path) -
         ("nid002, nid002:hsn0 or nid002:hsn0--leaf0", LOOK_AT_NIC),
         ("nid002:gcd3", "on nid002: amd-smi metric -x -g 0000:29:00.0"),
         ("nid002:gcd3 or nid002:hsn0", "on nid002: amd-smi metric -x -g 0000:29:00.0"),
-        ("nid002", "scontrol update NodeName=nid002 State=DRAIN Reason=fabricheck"),
+        ("nid002", "On nid002 (ssh or srun -w) and on a good node: fabricheck doctor --system alps"),
     ],
 )
 def test_what_to_do_next_is_about_the_part(part: str, command: str) -> None:
     """Whatever the system calls its GPUs."""
     device = Device(3, "AMD Instinct MI250X", "0000:29:00.0", "GPU-3", 0, 64 << 30)
     parts = NodeParts({("nid002", "gcd3"): NodeGpu("gcd3", 3, device, "amd")}, frozenset({"hsn0"}))
-    bad = BadNode("nid002", (bad_finding(Verdict.DEGRADED, "", part),))
-    assert next_command(bad, parts).split("; ")[0] == command
-    head = next(table(FleetVerdict("17", 1, (), (bad,), {}), parts))
+    bad = BadNode("nid002", (bad_finding(Verdict.DEGRADED, "", part, code="slow-node"),))
+    assert next_step(bad, parts, "alps", "run").split("; ")[0] == command
+    head, *_, drain, _ = table(FleetVerdict("17", 1, (), (bad,), {}), parts, system="alps", folder="my run")
     assert head.startswith("DEGRADED    nid002") and "gcd" not in head
+    assert drain.endswith("ci/drain.py 'my run'/verdict.json --system alps")
 
 
 @pytest.mark.parametrize("busy", [0.0, 60.0])
@@ -188,7 +189,8 @@ def test_a_node_that_others_used_is_to_run_again_and_not_to_be_drained(tmp_path:
     measured = run("nid002", problems=(slow,))
     measured = replace(measured, run=replace(measured.run, states=run_with(*states).states))
     (bad,) = verdict_of_fleet(fleet(tmp_path), (), [measured], ()).bad
-    told = "\n".join(table(verdict_of_fleet(fleet(tmp_path), (), [measured], ()), NodeParts()))
+    verdict = verdict_of_fleet(fleet(tmp_path), (), [measured], ())
+    told = "\n".join(table(verdict, NodeParts(), system="alps", folder="run"))
     assert (bad.node, bad.busy) == ("nid002", bool(busy))
-    assert ("State=DRAIN" in told) is not bad.busy
+    assert ("ci/drain.py" in told) is not bad.busy
     assert ("run again" in told) is bad.busy

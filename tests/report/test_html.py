@@ -159,7 +159,7 @@ def test_the_history_says_what_the_commands_say() -> None:
 
 
 NASTY = st.one_of(
-    st.text(max_size=30),
+    st.text(min_size=1, max_size=30),
     st.sampled_from(
         ["<script>x</script>", "</title><b>", '" onload="x', "' onclick='x", "<!--", "]]>", "{{ 1 }}", "\ud800", "&lt;"]
     ),
