@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.history.calibrate import calibrate
 from fabricheck.history.compare import compare
 from fabricheck.history.series import MetricKey, Series, Session, components_of_keys
@@ -145,7 +146,7 @@ def exported(folder: Path, example: RunJudgement) -> int:
         replace(example, run=node_run(example.run, node), judgements=tuple(questions), test=f"PairsOfNode {node % 3}")
         for node in range(NODES)
     ]
-    write_prometheus([example, *nodes], folder / "metrics.prom", system="simulated", problems=[])
+    write_prometheus([example, *nodes], folder / "metrics.prom", system="simulated", diagnosis=Diagnosis())
     return (folder / "metrics.prom").stat().st_size
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.report.machine import write_json
 from fabricheck.wholefile import whole_file
-from tests.support.pages import write_html
+from tests.support.pages import write_html, write_json
 from tests.support.synthetic import pair_run
 
 
@@ -19,7 +18,7 @@ def page(path: Path) -> None:
 
 
 def verdict(path: Path) -> None:
-    write_json([pair_run()], path, system="alps", problems=[], findings=[])
+    write_json([pair_run()], path, system="alps")
 
 
 @pytest.mark.parametrize("write", [page, verdict])

@@ -268,7 +268,8 @@ def lock_output(context: click.Context, suite: Suite, selection: Selection, outp
 
 def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> None:
     from fabricheck.commands.fleet import nodes_wanted
-    from fabricheck.session.reframe import list_suite, require_tags
+    from fabricheck.rfm.duration import seconds_together
+    from fabricheck.session.reframe import list_suite, planned_seconds, require_tags
     from fabricheck.session.reframe_report import past_seconds
     from fabricheck.session.start import require_ready
     from fabricheck.units import plural
@@ -279,14 +280,19 @@ def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> N
     listing = list_suite(suite, selection, output)
     click.echo(listing.notes, err=True, nl=False)
     past = past_seconds(output / "runs", selection.whole_system)
-    times = [past.get(case.rpartition(" @")[0]) for case in listing.cases]
-    for case, seconds in zip(listing.cases, times, strict=True):
-        click.echo(case if seconds is None else f"{case}  {seconds:.0f} s")
-    known = [seconds for seconds in times if seconds is not None]
-    text = f"{sum(known):.0f} s the last time" if known else "no earlier run has their times"
-    if 0 < len(known) < len(times):
-        text += f", of {len(known)} of them"
-    click.echo(f"fabricheck: {plural(len(times), 'test')}: {text}", err=True)
+    names = [case.rpartition(" @")[0] for case in listing.cases]
+    plans = {} if past.keys() >= set(names) else planned_seconds(suite, selection, output)
+    known = [past[name] for name in names if name in past]
+    planned = [plans[name] for name in names if name not in past and name in plans]
+    for case, name in zip(listing.cases, names, strict=True):
+        of_plan = f"{case}  at most {plans[name]:.0f} s" if name in plans else case
+        click.echo(f"{case}  {past[name]:.0f} s" if name in past else of_plan)
+    texts = [f"{len(known)} took {sum(known):.0f} s the last time"] if known else []
+    if planned:
+        texts.append(f"{len(planned)} take at most {seconds_together(planned):.0f} s by their plans, in one job")
+    if others := len(names) - len(known) - len(planned):
+        texts.append(f"{others} have neither an earlier run nor a plan")
+    click.echo(f"fabricheck: {plural(len(names), 'test')}: {'; '.join(texts)}", err=True)
     if nodes := nodes_wanted(suite, selection, wanted):
         click.echo(f"fabricheck: {nodes}", err=True)
 

@@ -27,6 +27,7 @@ _OF_WHOLE_NODES = ("host-memory-slow", "node-busy")
 # Slow iterations of measurements whose medians may be as usual.
 _OF_ITERATIONS = ("slow-now-and-then", "slow-at-first")
 # Measurements of something else than was requested: it is unknown whose speed is whose.
+NO_RUNS = Finding("nothing-measured", Verdict.INCOMPLETE, "no test has a result")
 _IDENTITY = frozenset(("wrong-ranks", "other-gpus", "same-result-twice", "cannot-be-judged", "stale-result"))
 
 
@@ -82,11 +83,18 @@ class Cause:
 @dataclass(frozen=True)
 class Diagnosis:
     """What a session shows beside its runs: the causes, the most probable first; `problems` that keep it from being
-    green, the causes that name a component among them; and `findings`, which are only told."""
+    green, the worst first, the causes that name a component among them; and `findings`, which are only told.
+    `of_runs`: the worst verdict of a run."""
 
     causes: tuple[Cause, ...] = ()
     problems: tuple[Finding, ...] = ()
     findings: tuple[Finding, ...] = ()
+    of_runs: Verdict = Verdict.PASS
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the session: the worst of its runs and problems."""
+        return worst((self.of_runs, *(each.verdict for each in self.problems)))
 
     @property
     def nodes_of_rows(self) -> Mapping[int, frozenset[str]]:
@@ -100,10 +108,13 @@ class Diagnosis:
 
 
 def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings: Sequence[Finding] = ()) -> Diagnosis:
-    """What explains a session of `runs` with these `problems` and, told beside, `findings`."""
+    """What explains a session of `runs` with these `problems` and, told beside, `findings`. Without runs there is no
+    PASS."""
+    problems = problems if runs else [*problems, NO_RUNS]
     of_runs = [each for run in runs for each in run.all_problems]
+    verdict = worst([Verdict.PASS, *(run.final_verdict for run in runs)])
     if any(each.code in _IDENTITY for each in (*problems, *of_runs)):
-        return Diagnosis((), tuple(problems), tuple(findings))
+        return Diagnosis((), _worst_first(problems), tuple(findings), verdict)
     spoilt = _spoilt(runs, problems)
     problems = [each for each in problems if not _blames_by(each, spoilt)]
     groups = _groups(runs, problems, spoilt)
@@ -116,7 +127,11 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     for members in _by_components(alone).values():
         causes.append(Cause(max(members, key=lambda member: SEVERITY[member.verdict]), told=members))
     causes.sort(key=lambda cause: (not cause.finding.components, -SEVERITY[cause.finding.verdict]))
-    return Diagnosis(tuple(causes), tuple(_problems(problems, causes)), tuple(findings))
+    return Diagnosis(tuple(causes), _worst_first(_problems(problems, causes)), tuple(findings), verdict)
+
+
+def _worst_first(problems: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(problems, key=lambda problem: -SEVERITY[problem.verdict]))
 
 
 def _spoilt(runs: Sequence[RunJudgement], problems: Sequence[Finding]) -> frozenset[str]:

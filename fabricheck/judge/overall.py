@@ -1,4 +1,4 @@
-"""The verdict of a run with all its parts, and of a session."""
+"""How bad verdicts, runs and metrics are: for sorting."""
 
 from __future__ import annotations
 
@@ -6,25 +6,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import any_rehearsal
-from fabricheck.records.verdict import Verdict, worst
+from fabricheck.records.verdict import Verdict
 
 #: How bad a verdict is, from 0 for PASS: for sorting.
 SEVERITY: Mapping[Verdict, int] = {verdict: number for number, verdict in enumerate(Verdict)}
-
-NO_RUNS = Finding("nothing-measured", Verdict.INCOMPLETE, "no test has a result")
-
-
-def overall(runs: Sequence[RunJudgement], problems: Sequence[Finding] = ()) -> tuple[Verdict, tuple[Finding, ...]]:
-    """The verdict on all runs together, and the problems that belong to no run, worst first.
-
-    Without runs there is no PASS.
-    """
-    findings = tuple(problems) if runs else (*problems, NO_RUNS)
-    verdicts = [*(each.final_verdict for each in runs), *(each.verdict for each in findings)]
-    return worst(verdicts), tuple(sorted(findings, key=lambda each: -SEVERITY[each.verdict]))
 
 
 def rehearsed(runs: Iterable[RunJudgement]) -> bool:

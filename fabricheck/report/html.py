@@ -22,7 +22,7 @@ from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.diagnosis.coverage import coverage_of
 from fabricheck.errors import UserError, refused
 from fabricheck.history.text import watch_summary
-from fabricheck.judge.overall import overall, rehearsed, worst_first
+from fabricheck.judge.overall import rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.rehearsal import REHEARSAL, is_mixed
 from fabricheck.report.cards import cards_of
@@ -118,8 +118,7 @@ def render_html(
     past = past or Past()
     rehearsal = REHEARSAL if rehearsed(runs) else ""
     ranked = worst_first(runs)
-    verdict, problems = overall(runs, diagnosis.problems)
-    findings = diagnosis.findings
+    verdict, findings = diagnosis.verdict, diagnosis.findings
     watched = past.watched
     drawn = overview(watched) if watched is not None and len(watched.series.sessions) > 1 else None
     marks = is_mixed(each.run for each in runs)
@@ -147,7 +146,7 @@ def render_html(
         more_suspects=max(0, len(suspects) - _MOST_SUSPECTS),
         numbers=numbers(runs),
         grid=grid_of(ranked, [each.check for each in views], diagnosis),
-        notes=[*(each.message for each in problems if each not in diagnosis.problems), *past.notes],
+        notes=past.notes,
         history=past.watched,
         history_figure=drawn,
         shown=_rows(views),

@@ -12,17 +12,18 @@ from xml.etree import ElementTree
 
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
+from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.diagnosis.coverage import coverage_of
 from fabricheck.fleet.node_verdicts import FleetVerdict, as_json
 from fabricheck.judge.as_json import RunJson, run_as_json
-from fabricheck.judge.overall import overall, rehearsed
+from fabricheck.judge.overall import rehearsed
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.coverage import CoverageJson
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import EMULATED, is_rehearsal, marked
 from fabricheck.records.verdict import EXIT_CODES, Verdict
-from fabricheck.report.content import facts_of, printable, quantity_of
+from fabricheck.report.content import facts_of, plain, printable, quantity_of
 from fabricheck.report.lines import summary
 from fabricheck.units import size_label
 from fabricheck.wholefile import whole_file
@@ -75,18 +76,16 @@ def write_json(
     path: Path,
     *,
     system: str,
-    problems: Sequence[Finding],
-    findings: Sequence[Finding],
-    causes: Sequence[Finding] = (),
+    diagnosis: Diagnosis,
     fleet: FleetVerdict | None = None,
     session: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the verdict, what explains it (`causes`, the most probable first), the problems and the findings of the
-    session, and every judged run with its metrics.
+    """Write the verdict, what explains it, the problems and the findings of the session, and every judged run with its
+    metrics.
 
     With `fleet` also the verdict of each of its nodes. `session`: which one this is, in a few words each.
     """
-    verdict, problems_of_all = overall(runs, problems)
+    verdict = diagnosis.verdict
     content: VerdictJson = {
         "system": system,
         "session": {**(session or {})},
@@ -94,9 +93,9 @@ def write_json(
         "verdict": verdict.value,
         "exit_status": EXIT_CODES[verdict],
         "coverage": coverage_of(runs).as_json(),
-        "causes": [each.as_json() for each in causes],
-        "problems": [each.as_json() for each in problems_of_all],
-        "findings": [each.as_json() for each in findings],
+        "causes": [each.finding.as_json() for each in diagnosis.causes],
+        "problems": [each.as_json() for each in diagnosis.problems],
+        "findings": [each.as_json() for each in diagnosis.findings],
         "runs": [{"test": each.test, **run_as_json(each)} for each in runs],
     }
     if fleet is not None:
@@ -106,16 +105,15 @@ def write_json(
         new.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Finding]) -> None:
+def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, diagnosis: Diagnosis) -> None:
     """Write a test suite for the session and one for each run, with a test case for each metric.
 
     Everything that is not PASS is a failure: its type is the verdict, its message the line for people, and its text
     the message of the finding and the command that explains its code.
     """
-    _, problems_of_all = overall(runs, problems)
     rehearsal = rehearsed(runs)
     root = ElementTree.Element("testsuites", name=marked(f"fabricheck {system}", rehearsal=rehearsal))
-    _suite(root, marked("session", rehearsal=rehearsal), [("everything was measured", problems_of_all)], system)
+    _suite(root, marked("session", rehearsal=rehearsal), [("everything was measured", diagnosis.problems)], system)
     for run in runs:
         cases = [("results", run.all_problems)]
         for judgement in run.judgements:
@@ -130,13 +128,13 @@ def _suite(root: ElementTree.Element, name: str, cases: Sequence[tuple[str, Sequ
     for title, failures in cases:
         case = ElementTree.SubElement(suite, "testcase", classname=printable(name), name=printable(title))
         for failed in failures:
-            line = printable(summary(failed, system=system))
+            line = printable(plain(summary(failed, system=system)))
             failure = ElementTree.SubElement(case, "failure", type=failed.verdict.value, message=line)
             failure.text = f"{printable(failed.message)}\nfabricheck explain {failed.code}"
     suite.set("failures", str(sum(bool(failures) for _, failures in cases)))
 
 
-def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, problems: Sequence[Finding]) -> None:
+def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, diagnosis: Diagnosis) -> None:
     """Write the metrics in Prometheus' text format, in its base units, for node_exporter's textfile collector.
 
     A metric that does not exist this time has no line: alert on `fabricheck_exit_status` and on absent metrics. All of
@@ -158,17 +156,16 @@ def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, p
         "latency": gauge("latency_seconds", "Median latency of a metric", *of_metric),
     }
     metric_passed = gauge("metric_passed", "Whether the verdict on a metric is PASS", *of_metric)
-    verdict, problems_of_all = overall(runs, problems)
-    count = len(problems_of_all) + sum(len(each.all_problems) for each in runs)
+    count = len(diagnosis.problems) + sum(len(each.all_problems) for each in runs)
     for name, text, number in (
-        ("exit_status", "0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID", EXIT_CODES[verdict]),
+        ("exit_status", "0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID", EXIT_CODES[diagnosis.verdict]),
         ("problems", "Problems of the session and of its runs", count),
         ("runs", "Result files that were judged", len(runs)),
         ("runs_passed", "Result files whose verdict is PASS", sum(each.final_verdict is Verdict.PASS for each in runs)),
     ):
         gauge(name, text).labels(*session.values()).set(number)
     of_finding = gauge("finding", "1 for each finding that keeps the session from PASS", "code", "component", "verdict")
-    for finding in _named([*problems_of_all, *(one for run in runs for one in run.findings)]):
+    for finding in _named([*diagnosis.problems, *(one for run in runs for one in run.findings)]):
         of_finding.labels(*session.values(), *finding).set(1)
     for run in runs:
         labels = (*session.values(), marked(facts_of(run).name, rehearsal=is_rehearsal(run.run)), _nodes(run))

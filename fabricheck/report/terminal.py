@@ -10,7 +10,7 @@ import click
 
 from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.diagnosis.coverage import coverage_of
-from fabricheck.judge.overall import overall, rehearsed, worst_first
+from fabricheck.judge.overall import rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
@@ -107,8 +107,7 @@ def _all_lines(
     runs: Sequence[RunJudgement], diagnosis: Diagnosis, cards: Sequence[Card], width: int, system: str
 ) -> Iterator[_Line]:
     ranked = worst_first(runs)
-    verdict, _ = overall(runs, diagnosis.problems)
-    yield from _first_lines(ranked, verdict, width, system)
+    yield from _first_lines(ranked, diagnosis.verdict, width, system)
     yield from _card_lines(cards, width)
     marks = is_mixed(run.run for run in runs)
     passed: list[RunJudgement] = []

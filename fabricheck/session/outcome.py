@@ -15,7 +15,6 @@ from fabricheck.diagnosis.of_session import find_all
 from fabricheck.fleet.node_verdicts import FleetVerdict, verdict_of_fleet
 from fabricheck.fleet.record import TROUBLES, Fleet, read_findings
 from fabricheck.fleet.resume import is_taken_over
-from fabricheck.judge.overall import overall
 from fabricheck.judge.references import ALL_OTHERS
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
@@ -46,12 +45,16 @@ class Outcome:
     `slow_once`: what is left to the next session.
     """
 
-    verdict: Verdict
     diagnosis: Diagnosis
     judged: tuple[RunJudgement, ...]
     cases: tuple[Case, ...]
     fleet: FleetVerdict | None = None
     slow_once: Slow = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the session."""
+        return self.diagnosis.verdict
 
     @property
     def problems(self) -> tuple[Finding, ...]:
@@ -103,8 +106,7 @@ def judge_session(session: FinishedSession, suite: Suite, system: str, *, may_la
     fleet = _fleet_of(session, judged, diagnosis.problems)
     if fleet is not None:
         diagnosis = replace(diagnosis, problems=(*diagnosis.problems, *_left_out(fleet)))
-    verdict, _ = overall(judged, diagnosis.problems)
-    return Outcome(verdict, diagnosis, judged, cases, fleet, slow_once)
+    return Outcome(diagnosis, judged, cases, fleet, slow_once)
 
 
 def _slow_once(

@@ -19,19 +19,17 @@ PAGE = "report.html"
 
 def write_for_programs(session: FinishedSession, outcome: Outcome, system: str) -> None:
     """Writes verdict.json, junit.xml and metrics.prom."""
-    folder, judged, problems = session.folder, outcome.judged, outcome.problems
+    folder, judged, diagnosis = session.folder, outcome.judged, outcome.diagnosis
     write_json(
         judged,
         folder / VERDICT,
         system=system,
-        problems=problems,
-        findings=outcome.findings,
-        causes=[each.finding for each in outcome.diagnosis.causes],
+        diagnosis=diagnosis,
         fleet=outcome.fleet,
         session=_which(session),
     )
-    write_junit(judged, folder / "junit.xml", system=system, problems=problems)
-    write_prometheus(judged, folder / "metrics.prom", system=system, problems=problems)
+    write_junit(judged, folder / "junit.xml", system=system, diagnosis=diagnosis)
+    write_prometheus(judged, folder / "metrics.prom", system=system, diagnosis=diagnosis)
 
 
 def _which(session: FinishedSession) -> dict[str, str]:

@@ -69,7 +69,7 @@ FAULTS: dict[str, tuple[RunJudgement, tuple[Finding, ...]]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_first_screen_says_what_is_broken_where_and_what_next(open_page: Open, fault: str) -> None:
     run, problems = FAULTS[fault]
-    (card,) = cards_of([replace(run, topology=STAR)], problems, system="alps")
+    (card,) = cards_of([replace(run, topology=STAR)], problems=problems, system="alps")
     shown, viewport = Shown(STAR, problems=problems, system="alps"), {"width": 1440, "height": 900}
     text = open_page([run], shown=shown, viewport=viewport).page.evaluate(VISIBLE).replace(" ", "")
     for words in (card.verdict.value, card.part, card.loss, *map(plain, card.next_)):

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from fabricheck.cli import main
+from fabricheck.diagnosis.causes import Cause, Diagnosis
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.verdict import Verdict
+from fabricheck.report import machine
 from fabricheck.report.lines import line
-from fabricheck.report.machine import write_json
+from tests.support.pages import write_json
 from tests.support.synthetic import pair_run
 
 GPU = Finding(
@@ -34,7 +36,8 @@ def explain(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple
 def verdict_in(folder: Path, *problems: Finding) -> Path:
     folder.mkdir(parents=True)
     run = pair_run(bad={(2, 1): Verdict.FAIL})
-    write_json([run], folder / "verdict.json", system="alps", problems=problems, findings=[TOLD])
+    found = Diagnosis((), problems, (TOLD,), Verdict.FAIL)
+    machine.write_json([run], folder / "verdict.json", system="alps", diagnosis=found)
     return folder
 
 
@@ -96,7 +99,7 @@ def test_the_command_that_runs_a_test_again_names_it(tmp_path: Path, capsys: pyt
         replace(pair_run(bad={(2, 1): Verdict.FAIL}), test=f"{name} %transport=mpi @alps:gpu+gnu, 4 ranks on nid001")
         for name in ("PingPong", "PeerCopies")
     ]
-    write_json(runs, tmp_path / "verdict.json", system="alps", problems=(), findings=())
+    write_json(runs, tmp_path / "verdict.json", system="alps")
     status, out, _ = explain(capsys, tmp_path)
     assert status == 0
     assert "run --system alps --name PingPong --name PeerCopies\n" in out and "--name TEST" not in out
@@ -107,7 +110,8 @@ def test_what_explains_a_run_is_explained_first_and_once(tmp_path: Path, capsys:
     folder = tmp_path / "run"
     folder.mkdir()
     run = pair_run(bad={(2, 1): Verdict.FAIL})
-    write_json([run], folder / "verdict.json", system="alps", problems=[GPU], findings=[TOLD], causes=[busy, GPU])
+    found = Diagnosis((Cause(busy), Cause(GPU)), (GPU,), (TOLD,))
+    machine.write_json([run], folder / "verdict.json", system="alps", diagnosis=found)
     status, out, _ = explain(capsys, folder)
     assert status == 0
     assert [each.partition(":")[0] for each in out.splitlines() if each[:1].islower()] == [

@@ -26,8 +26,8 @@ from fabricheck.judge.constants import FORMAT
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.machine import write_json
 from tests.support.captured import TEXTS
+from tests.support.pages import write_json
 from tests.support.result_files import HOST
 from tests.support.sessions import NOW, add, make_suite, reframe_report, result_file, session_of
 from tests.support.synthetic import pair_run
@@ -460,5 +460,5 @@ def _verdict(folder: Path) -> Path:
     ]
     run = pair_run(bad={(2, 1): Verdict.FAIL}, problems=found[1:])
     folder.mkdir()
-    write_json([run], folder / "verdict.json", system="alps", problems=found, findings=[])
+    write_json([run], folder / "verdict.json", system="alps", problems=found)
     return folder / "verdict.json"

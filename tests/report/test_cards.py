@@ -33,7 +33,7 @@ PAIRS = [(a, b) for a in range(4) for b in range(4) if a != b]
 def suspects(
     *runs: RunJudgement, topology: Topology | None = None, problems: tuple[Finding, ...] = (), **more: Any
 ) -> list[Card]:
-    return list(cards_of([replace(each, topology=topology) for each in runs], problems, **more))
+    return list(cards_of([replace(each, topology=topology) for each in runs], problems=problems, **more))
 
 
 def named(*runs: RunJudgement, topology: Topology | None = None) -> list[str]:
@@ -195,7 +195,7 @@ def test_a_problem_is_told_once_with_the_runs_that_have_it_and_a_first_step() ->
 
 
 def test_a_problem_with_control_characters_or_without_end_has_a_title() -> None:
-    (found,) = suspects(problems=(bad_finding(Verdict.INVALID, "x" * 5000),))
+    (found,) = suspects(pair_run(), problems=(bad_finding(Verdict.INVALID, "x" * 5000),))
     assert len(found.part) < 300
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricheck.judge.overall import overall, worst_first
+from fabricheck.diagnosis.causes import diagnose
+from fabricheck.judge.overall import worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
@@ -63,16 +64,17 @@ def test_a_run_is_never_better_than_a_part_of_it(own: Verdict, metrics: list[Ver
     order = list(Verdict)
     worst = max([own, *metrics, *problems], key=order.index)
     assert run.final_verdict is worst
-    assert overall([run])[0] is worst
-    assert overall([pair_run(), run])[0] is worst
+    assert diagnose([run], ()).verdict is worst
+    assert diagnose([pair_run(), run], ()).verdict is worst
 
 
 def test_nothing_is_no_pass() -> None:
-    assert overall([])[0] is Verdict.INCOMPLETE
+    assert diagnose([], ()).verdict is Verdict.INCOMPLETE
     empty = RunJudgement(Run("x", {}, (), (), None), Verdict.PASS, (), ())
     assert empty.final_verdict is Verdict.INVALID
     assert "no metric to judge" in empty.all_problems[0].message
-    assert overall([pair_run()], [bad_finding(Verdict.INCOMPLETE, "a check did not run")])[0] is Verdict.INCOMPLETE
+    found = diagnose([pair_run()], [bad_finding(Verdict.INCOMPLETE, "a check did not run")])
+    assert found.verdict is Verdict.INCOMPLETE
 
 
 def test_the_worst_run_and_group_come_first() -> None:

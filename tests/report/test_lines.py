@@ -132,7 +132,7 @@ def test_the_commands_of_a_code_can_be_pasted(code: str, monkeypatch: pytest.Mon
     @settings(max_examples=effort(10), deadline=None)
     def holds(finding: Finding, tests: list[str]) -> None:
         run = pair_run()
-        cards = cards_of([run], [finding], system="alps", folder=_FOLDER)
+        cards = cards_of([run], problems=[finding], system="alps", folder=_FOLDER)
         why = [step for card in cards if card.why is not None for step in card.why.steps]
         nexts = commands_in(step for card in cards for step in card.next_ if card.known)
         its_own = commands_in(marked_steps(finding, system="alps", run=_FOLDER, tests=tests))

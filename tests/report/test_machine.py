@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fabricheck.diagnosis.causes import Cause, Diagnosis
 from fabricheck.records.finding import Finding
 from fabricheck.records.node_state import GpuProcess, States
 from fabricheck.records.verdict import EXIT_CODES, Verdict
+from fabricheck.report import machine
+from fabricheck.report.content import plain
 from fabricheck.report.lines import summary
-from fabricheck.report.machine import write_json, write_junit, write_prometheus
 from tests.support.findings import bad_finding, note
+from tests.support.pages import write_json, write_junit, write_prometheus
 from tests.support.states import gpu, node
 from tests.support.synthetic import pair_run
 
@@ -32,8 +35,8 @@ def prometheus(path: Path) -> dict[str, list[tuple[dict[str, str], float]]]:
 def test_json_holds_the_verdict_the_problems_and_every_metric(tmp_path: Path) -> None:
     run = pair_run(bad={(2, 1): Verdict.FAIL})
     slow = Finding("all-slow", Verdict.FAIL, "")
-    notes = [note("it scales")]
-    write_json([run], tmp_path / "verdict.json", system="example", problems=[LOST], findings=notes, causes=[slow])
+    found = Diagnosis((Cause(slow),), (LOST,), (note("it scales"),), Verdict.FAIL)
+    machine.write_json([run], tmp_path / "verdict.json", system="example", diagnosis=found)
     content = json.loads((tmp_path / "verdict.json").read_text(encoding="utf-8"))
     assert (content["verdict"], content["exit_status"]) == ("INCOMPLETE", EXIT_CODES[Verdict.INCOMPLETE])
     assert content["problems"] == [LOST.as_json()]
@@ -52,7 +55,7 @@ def test_json_says_which_nodes_others_used(tmp_path: Path, used: dict[str, Any])
     judged = pair_run()
     states = States(before={"nid001": node("nid001", **used)}, asked=True)
     judged = replace(judged, run=replace(judged.run, states=states))
-    write_json([judged], tmp_path / "v.json", system="x", problems=[], findings=[])
+    write_json([judged], tmp_path / "v.json", system="x")
     (only,) = json.loads((tmp_path / "v.json").read_text())["runs"]
     assert only["busy"] == ["nid001"]
 
@@ -60,7 +63,7 @@ def test_json_says_which_nodes_others_used(tmp_path: Path, used: dict[str, Any])
 @pytest.mark.parametrize("bad", [Verdict.DEGRADED, Verdict.FAIL, Verdict.INCOMPLETE, Verdict.INVALID])
 def test_junit_counts_every_verdict_but_pass_as_a_failure(tmp_path: Path, bad: Verdict) -> None:
     run = pair_run(bad={(2, 1): bad}, problems=[bad_finding(bad, 'a "<problem>" \x1b[2J')])
-    write_junit([run], tmp_path / "junit.xml", system="example", problems=[])
+    machine.write_junit([run], tmp_path / "junit.xml", system="example", diagnosis=Diagnosis())
     root = ElementTree.parse(tmp_path / "junit.xml").getroot()
     session, suite = root.findall("testsuite")
     assert session.get("failures") == "0"
@@ -69,20 +72,20 @@ def test_junit_counts_every_verdict_but_pass_as_a_failure(tmp_path: Path, bad: V
     assert {each.get("type") for each in suite.iter("failure")} == {bad.value}
     of_metric = next(each for each in run.judgements if each.verdict is bad).finding
     *_, failure = suite.iter("failure")
-    assert failure.get("message") == summary(of_metric, system="example")
+    assert failure.get("message") == plain(summary(of_metric, system="example"))
     assert failure.text == f"{of_metric.message}\nfabricheck explain {of_metric.code}"
     assert "\x1b" not in (tmp_path / "junit.xml").read_text(encoding="utf-8")
 
 
 def test_junit_of_a_session_that_measured_nothing_fails(tmp_path: Path) -> None:
-    write_junit([], tmp_path / "junit.xml", system="example", problems=[])
+    write_junit([], tmp_path / "junit.xml", system="example")
     (suite,) = ElementTree.parse(tmp_path / "junit.xml").getroot().findall("testsuite")
     assert suite.get("failures") == "1"
 
 
 def test_prometheus_has_base_units_and_the_exit_status(tmp_path: Path) -> None:
     run = pair_run(bad={(2, 1): Verdict.FAIL})
-    write_prometheus([run], tmp_path / "metrics.prom", system="example", problems=[])
+    write_prometheus([run], tmp_path / "metrics.prom", system="example")
     found = prometheus(tmp_path / "metrics.prom")
     assert found["fabricheck_exit_status"] == [({"system": "example"}, EXIT_CODES[Verdict.FAIL])]
     assert found["fabricheck_runs_passed"] == [({"system": "example"}, 0)]
@@ -98,10 +101,10 @@ def test_prometheus_has_base_units_and_the_exit_status(tmp_path: Path) -> None:
 
 
 def test_prometheus_names_findings_by_code_and_component(tmp_path: Path) -> None:
-    gpus = [bad_finding(Verdict.DEGRADED, "slow", f"nid001:gpu{each}", code="slow-gpu") for each in range(30)]
+    gpus = tuple(bad_finding(Verdict.DEGRADED, "slow", f"nid001:gpu{each}", code="slow-gpu") for each in range(30))
     either = bad_finding(Verdict.DEGRADED, "slow", "nid002, nid002:hsn0 or leaf0", code="slow-part")
     run = pair_run(bad={(2, 1): Verdict.FAIL, (1, 2): Verdict.FAIL}, problems=[either, either])
-    write_prometheus([run], tmp_path / "metrics.prom", system="example", problems=gpus)
+    machine.write_prometheus([run], tmp_path / "metrics.prom", system="example", diagnosis=Diagnosis((), gpus))
     found = prometheus(tmp_path / "metrics.prom")["fabricheck_finding"]
     assert {value for _, value in found} == {1}
     assert sorted((labels["code"], labels["component"], labels["verdict"]) for labels, _ in found) == [
@@ -109,7 +112,7 @@ def test_prometheus_names_findings_by_code_and_component(tmp_path: Path) -> None
         *(("slow-gpu", f"nid001:gpu{each}", "DEGRADED") for each in range(10)),
         ("slow-part", "nid002, nid002:hsn0 or leaf0", "DEGRADED"),
     ]
-    write_prometheus([pair_run()], tmp_path / "green.prom", system="example", problems=[])
+    write_prometheus([pair_run()], tmp_path / "green.prom", system="example")
     assert prometheus(tmp_path / "green.prom")["fabricheck_finding"] == []
 
 
@@ -118,7 +121,7 @@ def test_prometheus_names_a_few_of_many_pairs_and_no_list_of_hosts(tmp_path: Pat
     run = pair_run(ranks=64, sizes=(8, 1 << 30), bad=bad)
     ranks = tuple(replace(each, host=f"nid{each.rank // 4:06}") for each in run.run.ranks)
     run = replace(run, run=replace(run.run, ranks=ranks))
-    write_prometheus([run], tmp_path / "metrics.prom", system="example", problems=[])
+    write_prometheus([run], tmp_path / "metrics.prom", system="example")
     found = prometheus(tmp_path / "metrics.prom")
     goodput = {labels["metric"]: value for labels, value in found["fabricheck_goodput_bits_per_second"]}
     name = "pingpong_uncontended_many_1gib_goodput"

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.machine import write_prometheus
+from tests.support.pages import write_prometheus
 from tests.support.synthetic import pair_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ ALERTS = CONFIG / "prometheus-alerts.yaml"
 
 def exported(tmp_path: Path) -> dict[str, set[str]]:
     """The labels of each metric that a session exports."""
-    write_prometheus([pair_run(bad={(0, 1): Verdict.FAIL})], tmp_path / "metrics.prom", system="s", problems=[])
+    write_prometheus([pair_run(bad={(0, 1): Verdict.FAIL})], tmp_path / "metrics.prom", system="s")
     families = text_string_to_metric_families((tmp_path / "metrics.prom").read_text())
     return {one.name: {*one.labels} for family in families for one in family.samples}
 

@@ -19,9 +19,8 @@ from fabricheck.cli import main
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.machine import write_json, write_junit, write_prometheus
 from fabricheck.suite import suite_root
-from tests.support.pages import render, render_html
+from tests.support.pages import render, render_html, write_json, write_junit, write_prometheus
 from tests.support.result_files import CUDA, lines_of, write
 from tests.support.schedulers import knows
 from tests.support.synthetic import pair_run
@@ -40,7 +39,7 @@ def page(runs: list[RunJudgement], _: Path) -> str:
 
 
 def junit(runs: list[RunJudgement], folder: Path) -> str:
-    write_junit(runs, folder / "junit.xml", system="alps", problems=[])
+    write_junit(runs, folder / "junit.xml", system="alps")
     return (folder / "junit.xml").read_text(encoding="utf-8")
 
 
@@ -82,7 +81,7 @@ def test_every_suite_of_junit_is_marked(tmp_path: Path) -> None:
 def test_json_has_the_platform_of_each_run(tmp_path: Path) -> None:
     for platform, rehearsal in (("emulated", True), ("nvidia", False)):
         file = tmp_path / "verdict.json"
-        write_json([pair_run(platform=platform)], file, system="alps", problems=[], findings=[])
+        write_json([pair_run(platform=platform)], file, system="alps")
         content = json.loads(file.read_text(encoding="utf-8"))
         assert content["rehearsal"] is rehearsal
         assert [run["platform"] for run in content["runs"]] == [platform]
@@ -90,7 +89,7 @@ def test_json_has_the_platform_of_each_run(tmp_path: Path) -> None:
 
 def test_every_line_for_prometheus_is_labelled(tmp_path: Path) -> None:
     for platform, label in (("emulated", "emulated"), ("nvidia", None)):
-        write_prometheus([pair_run(platform=platform)], tmp_path / "metrics.prom", system="alps", problems=[])
+        write_prometheus([pair_run(platform=platform)], tmp_path / "metrics.prom", system="alps")
         text = (tmp_path / "metrics.prom").read_text(encoding="utf-8")
         samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
         assert len(samples) > 4
@@ -102,7 +101,7 @@ def test_no_node_is_drained_for_a_rehearsal(tmp_path: Path) -> None:
     session = {"id": "1a2b3c4d", "ended": datetime.now(timezone.utc).isoformat()}
     for platform, status in (("nvidia", 0), ("emulated", 2)):
         run = replace(pair_run(platform=platform, bad={(0, 1): Verdict.FAIL}), test="PingPong")
-        write_json([run], tmp_path / "verdict.json", system="alps", problems=[], findings=[], session=session)
+        write_json([run], tmp_path / "verdict.json", system="alps", session=session)
         environment = {**os.environ, "PATH": knows(tmp_path / "bin", run.run.ranks[0].host)}
         done = subprocess.run(drain, capture_output=True, text=True, check=False, env=environment)
         assert (done.returncode, "State=DRAIN" in done.stdout) == (status, status == 0)

@@ -44,7 +44,7 @@ def test_a_launch_says_what_is_slow_and_how_many_metrics_that_has(tmp_path: Path
     judge, measured = judge_of(), case(folder=tmp_path)
     run = replace(run_of(["vm"] * 4, pairs(4), slower=crossing), path=str(file))
     found = judge.compare([replace(judge.judge_alone(run), test=str(measured))])
-    outcome = Outcome(Verdict.DEGRADED, diagnose(found.runs, found.problems), found.runs, (measured,))
+    outcome = Outcome(diagnose(found.runs, found.problems), found.runs, (measured,))
     (launch,) = launches_of(FinishedSession.of(tmp_path, [measured], 0), outcome).values()
     assert (launch.verdict, launch.metrics) == (Verdict.DEGRADED, 6)
     gpu = Component(Kind.GPU, "gpu3", "vm")
