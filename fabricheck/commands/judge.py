@@ -91,7 +91,7 @@ def judge(given: JudgeOptions) -> None:
     A FILE may also be a paste: outputs of OMB, nccl-tests, rccl-tests, IMB, oneCCL's benchmark, nvbandwidth,
     p2pBandwidthLatencyTest, nvloom, TransferBench, perftest, ucx_perftest, fabtests, libcxi or nixlbench, and logs of
     NCCL, as any launcher prints them. They are compared with the links of the GPU that they name (or --part), and with
-    values that others measured or require. Of two pastes of one test (BEFORE AFTER) the sizes are compared as well.
+    values that others measured or require.
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in the input.
@@ -100,7 +100,6 @@ def judge(given: JudgeOptions) -> None:
     fabricheck judge result.jsonl
     fabricheck judge mail.txt --ranks 256 --tool alltoall_perf
     fabricheck judge output.txt --part H200 --gpus 8
-    fabricheck judge before.txt after.txt
     fabricheck judge *.jsonl --html report.html
     """
     context = click.get_current_context()
@@ -109,7 +108,6 @@ def judge(given: JudgeOptions) -> None:
     from fabricheck.judge.compare_part import NodeDescription
     from fabricheck.judge.system import ByHand, without_references
     from fabricheck.records.case import parse_attribute
-    from fabricheck.report.compare_pastes import side_by_side
     from fabricheck.report.normal import is_normal
     from fabricheck.suite import suite_root
 
@@ -148,7 +146,6 @@ def judge(given: JudgeOptions) -> None:
         click.echo(json.dumps([*content, *map(run_as_json, judged)], indent=2, allow_nan=False))
     else:
         _say(line for run in judged for line in _table(run))
-        _say(side_by_side(*pastes) if len(pastes) == len(given.files) == 2 else ())
     context.exit(EXIT_CODES[worst([*verdicts, *(each.verdict for each in judged)])])
 
 

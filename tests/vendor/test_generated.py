@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from fabricheck.report.compare_pastes import comparisons
 from tests.support.effort import effort
 from tests.vendor.paste import Values
 from tests.vendor.pastes import TOOLS, draw_paste
@@ -42,28 +41,6 @@ def test_the_right_values_or_a_refusal(kind: str) -> None:
         wanted = {key: value for key, value in paste.values.items() if key in values or not paste.cut}
         assert values == {key: pytest.approx(value, rel=2e-3) for key, value in wanted.items()}, (seed, paste.text)
     assert refused <= readable // 2
-
-
-@pytest.mark.parametrize("kind", TOOLS)
-def test_before_and_after_are_compared_by_size(kind: str) -> None:
-    """Two outputs of one test have the values that each has by itself, and differ in nothing else that is not said."""
-    compared = 0
-    for seed in range(effort(200)):
-        sides = [TOOLS[kind](random.Random(100 * seed + number)) for number in range(2)]
-        before, after = (read_all(paste.text, **paste.asked) for paste in sides)
-        assert all(not pair.differences for pair in comparisons(before, before))
-        if any(output.problems for output in (*before, *after)):
-            continue
-        pairs = list(comparisons(before, after))
-        for key in {key for pair in pairs for key in pair.values}:
-            compared += 1
-            slowest = max if key[1] < 64 << 10 else min
-            for number, paste in enumerate(sides):
-                wanted = paste.values[key] / 8
-                wanted = 1e-3 * key[1] / wanted if slowest is max else wanted
-                measured = slowest(pair.values[key][number] for pair in pairs if key in pair.values)
-                assert measured == pytest.approx(wanted, rel=1e-2), (seed, key)
-    assert compared
 
 
 def seconds_of(text: str) -> float:
