@@ -39,6 +39,7 @@ def report(*, folder: Path, output: Path, title: str | None) -> None:
     problems = [*outcome.problems, *(problem for run in outcome.judged for problem in run.all_problems)]
     lines = [f"{node} was not tested: {why}" for node, why in unchecked.items()]
     lines += dict.fromkeys(f"{problem.verdict.value}: {problem.message}" for problem in problems)
+    lines += [f"Note: {finding.message}" for finding in outcome.findings]
     table = write_acceptance(
         outcome.judged, output, title=title or system, system=system, verdict=outcome.verdict, exclusions=lines
     )

@@ -104,7 +104,7 @@ def write_acceptance(
         machine=machine(runs),
         nodes=sorted({rank.host for run in runs for rank in run.run.ranks}),
         days=sorted({fact.started for fact in facts}),
-        programs=list(dict.fromkeys(fact.program for fact in facts)),
+        programs=list(dict.fromkeys(fact.program.partition(", clock ")[0] for fact in facts)),
         libraries=list(dict.fromkeys(library for fact in facts for library in fact.libraries)),
         exclusions=exclusions,
         head=HEAD,
