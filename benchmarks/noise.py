@@ -70,6 +70,11 @@ def autocorrelated(correlation: float) -> Callable[[Generator, int, int], Floats
     return make
 
 
+def jumps(rng: Generator, metrics: int, sessions: int) -> Floats:
+    """A level that is correlated by 0.7 and whose steps have heavy tails (t3)."""
+    return np.asarray(lfilter([1], [1, -0.7], np.sqrt(1 - 0.7**2) * heavy_tailed(rng, metrics, sessions), axis=1))
+
+
 def beneath(correlation: float, white: float) -> Callable[[Generator, int, int], Floats]:
     """A level that is correlated, beneath noise of launches that is this share of the variance."""
     level = autocorrelated(correlation)

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import binomtest, chi2
 
-from benchmarks.noise import ALL, SHAPES, Shape, beneath
+from benchmarks.noise import ALL, SHAPES, Shape, beneath, jumps
 from fabricheck.history.monitor import Monitored, monitor
 from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, shift_test
 
@@ -297,7 +297,11 @@ def events(name: str) -> Callable[[Generator, Sizes], list[str]]:
 
 # compare
 
-COMPARED = (*ALL, *(Shape(f"AR {each}, 50% white", beneath(each, 0.5)) for each in (0.9, 0.98)))
+COMPARED = (
+    *ALL,
+    Shape("AR 0.7 that jumps (t3)", jumps),
+    *(Shape(f"AR {each}, 50% white", beneath(each, 0.5)) for each in (0.9, 0.98)),
+)
 CASES = ((1, 1, 60), (3, 3, 60), (5, 5, 60), (20, 20, 60), (20, 3, 60), (20, 1, 60), (3, 3, 0), (5, 5, 0), (20, 20, 0))
 
 

@@ -14,18 +14,16 @@ from fabricheck.errors import UserError
 from fabricheck.history.levels import TRIED, restricted, weights_of
 from fabricheck.history.peaks import ParetoTail, upper_tail
 from fabricheck.history.robust import median, sd_of_winsorised
-from fabricheck.history.rows import by_rows
+from fabricheck.history.rows import by_rows, sample_of
 from fabricheck.judge.constants import (
     CONFIDENCE,
     CUT_OF_SIDE,
     FALSE_ALARM,
     FEWEST_FOR_MIDDLE,
     LEAST_SPREAD,
+    MOST_PEAKS,
 )
 from fabricheck.judge.spread import moderate
-
-#: Orders of the residuals that are drawn for all metrics together.
-DRAWS = 20_000
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -79,9 +77,9 @@ def shift_test(values: Floats, side: Ints, options: CompareOptions, *, kind: Int
     similar the nearer they are. What counts is the mean over these by how probable each is, by the sessions of the
     metric and by what is common among all (empirical Bayes), and so is its variance (Bayesian model averaging: Hoeting
     and others, Statistical Science 14, 1999). The spread of a session is estimated from all sessions and from the other
-    metrics of its kind (moderated t: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). Which
-    shifts are real is decided over all metrics at once with the two-stage step-up procedure of Benjamini, Krieger and
-    Yekutieli (Biometrika 93, 2006), each direction by itself.
+    metrics of its kind (moderated t: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). A
+    shift has to be improbable by Student's t and among all shifts of as many sessions before. Which shifts are real is
+    decided over all metrics at once (`discoveries`), each direction by itself.
     """
     there = np.isfinite(values)
     count = np.stack([there[:, side == number].sum(axis=1) for number in SIDES], axis=1)
@@ -100,8 +98,15 @@ def shift_test(values: Floats, side: Ints, options: CompareOptions, *, kind: Int
     both = (count[:, BASE] > 0) & (count[:, CANDIDATE] > 0) & (known.freedom > 0)
     error = np.where(both, np.sqrt(known.variance * independent + fitted.between), np.nan)
     scores = _scores(fitted.shift / np.where(both, error, np.inf), known.freedom)
-    drawn = _drawn(values, side, np.sqrt(known.variance), float(np.median(cut)))
-    tails = upper_tail(drawn), upper_tail(-drawn)
+    some = sample_of(np.flatnonzero(both), MOST_PEAKS)
+    quiet = _shifts_before(values[some], side, fitted.weights[some], reach[some])
+    quiet = quiet / error[some, None]
+    # As if it were no part of the spread that it is held against (externally studentised).
+    left = known.freedom[some, None]
+    quiet = _scores(quiet * np.sqrt(left / np.maximum(left - quiet**2, 1.0)), left)
+    # What moved most metrics at once was a change, as an upgrade is.
+    quiet = quiet[:, median(np.abs(quiet.T)) < CUT_OF_SIDE]
+    tails = upper_tail(quiet), upper_tail(-quiet)
     p_worse, p_better = (
         np.where(both, _improbable(each, tail), 1.0) for each, tail in zip((scores, -scores), tails, strict=True)
     )
@@ -125,31 +130,11 @@ def shift_test(values: Floats, side: Ints, options: CompareOptions, *, kind: Int
 
 def discoveries(p: Floats, rate: float) -> tuple[npt.NDArray[np.bool_], float]:
     """Which of the p-values, shape (n,), are discoveries at a false discovery rate, and the largest p that would be one
-    if it were one more: Benjamini and Hochberg (1995) in two stages (Benjamini, Krieger,
-    Yekutieli, 2006, definition 6).
-    """
-    number = p.size
-    if number == 0:
-        return np.zeros(0, dtype=np.bool_), rate
-    level = rate / (1 + rate)
-    first = _step_up(p, level)
-    null = number - first
-    if first in (0, number):
-        number_found = first
-        slope = level / number
-    else:
-        slope = level / null
-        number_found = _step_up(p, level * number / null)
-    order = np.argsort(p, kind="stable")
-    chosen = np.zeros(number, dtype=np.bool_)
-    chosen[order[:number_found]] = True
-    return chosen, min(slope * min(number_found + 1, number), 0.5)
-
-
-def _step_up(p: Floats, level: float) -> int:
-    ordered = np.sort(p)
-    below = np.flatnonzero(ordered <= level * np.arange(1, p.size + 1) / p.size)
-    return int(below[-1]) + 1 if below.size else 0
+    if it were one more (Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995)."""
+    number = max(p.size, 1)
+    below = np.flatnonzero(np.sort(p) <= rate * np.arange(1, p.size + 1) / number)
+    count = int(below[-1]) + 1 if below.size else 0
+    return p <= rate * count / number, rate * min(count + 1, number) / number
 
 
 def _middle_of_sides(values: Floats, side: Ints) -> Floats:
@@ -165,12 +150,13 @@ def _middle_of_sides(values: Floats, side: Ints) -> Floats:
 class _Fitted:
     """Shapes (metrics,): the shift from base to candidate, the sum of `squares` that its variance is told by, the
     variance `between` the shifts by each level that is tried, and the `share` of a session's variance that is its
-    level's."""
+    level's. `weights`: how probable each level is, shape (metrics, levels)."""
 
     shift: Floats
     squares: Floats
     between: Floats
     share: Floats
+    weights: Floats
 
 
 def _fit(values: Floats, side: Ints, freedom: Floats) -> _Fitted:
@@ -195,7 +181,7 @@ def _fit(values: Floats, side: Ints, freedom: Floats) -> _Fitted:
     weights = weights_of(logs)
     mean = (weights * shift).sum(axis=1)
     between = (weights * (shift - mean[:, None]) ** 2).sum(axis=1)
-    return _Fitted(mean, (weights * squares).sum(axis=1), between, weights @ TRIED.share)
+    return _Fitted(mean, (weights * squares).sum(axis=1), between, weights @ TRIED.share, weights)
 
 
 def _scores(statistic: Floats, freedom: Floats) -> Floats:
@@ -209,30 +195,23 @@ def _improbable(scores: Floats, tail: ParetoTail | None) -> Floats:
     return np.asarray(by_theory if tail is None else np.maximum(by_theory, tail.probability(scores)))
 
 
-def _drawn(values: Floats, side: Ints, spread: Floats, cut: float) -> Floats:
-    """Scores of healthy metrics with the tails that this noise has, shape (DRAWS,): differences between the means of as
-    many sessions, cut off as those are, of what all metrics are from the means of their sides."""
-    pool, sizes = [], []
-    for number in SIDES:
-        own = values[:, side == number]
-        count = np.isfinite(own).sum(axis=1)
-        sizes.append(int(np.median(count)) if len(count) else 0)
-        rows = np.flatnonzero((count > 1) & (spread > 0))
-        size = count[rows, None]
-        away = own[rows] - np.nansum(own[rows], axis=1, keepdims=True) / size
-        pool.append((away * np.sqrt(size / (size - 1)) / spread[rows, None]).ravel())
-    noise = np.concatenate(pool)
-    noise = noise[np.isfinite(noise)]
-    if not noise.size or not min(sizes[BASE], sizes[CANDIDATE]):
-        return np.zeros(0)
-    rng = np.random.default_rng(1)
-    means = []
-    for number in (CANDIDATE, BASE):
-        drawn = rng.choice(noise, (DRAWS, sizes[number]))
-        middle = median(drawn)[:, None]
-        means.append(np.clip(drawn, middle - cut, middle + cut).mean(axis=1))
-    difference = means[0] - means[1]
-    return np.asarray(difference / max(float(difference.std()), LEAST_SPREAD))
+def _shifts_before(values: Floats, side: Ints, weights: Floats, reach: Floats) -> Floats:
+    """The same shift at all earlier times, shape (metrics, times): what metrics of this noise and these levels do while
+    nothing changes."""
+    base, candidate = (int((side == number).sum()) for number in (BASE, CANDIDATE))
+    before, length = values[:, side != CANDIDATE], base + candidate
+    if before.shape[1] < length:
+        return np.zeros((len(values), 0))
+    windows = np.lib.stride_tricks.sliding_window_view(before, length, axis=1)
+    sides = np.split(windows, [base], axis=2)
+    middles = [median(each)[..., None] for each in sides]
+    reach = reach[:, None]
+    kept = [np.clip(each, middle - reach, middle + reach) for each, middle in zip(sides, middles, strict=True)]
+    # By how much each session moves the shift, at each level that is tried: that of sessions of which one is 1.
+    is_candidate = np.arange(length)[None] >= base
+    indicators = [np.ones((1, length)), is_candidate.astype(np.float64)]
+    moved_by = restricted(np.eye(length), indicators, is_candidate | True).last
+    return np.asarray(np.einsum("mts,ms->mt", np.concatenate(kept, axis=2), weights @ moved_by))
 
 
 def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: float, tail: ParetoTail | None) -> Floats:
