@@ -100,6 +100,9 @@ def _read_facts(directory: Path) -> NodeFacts:
     ports = read_json(directory / capture.NICS) or of_nccl.get("nics")
     if ports is None:
         ports = texts.ports_of_ibstat(pasted[texts.IBSTAT]) if texts.IBSTAT in pasted else []
+    named = {port["name"] for port in ports}
+    if absent := [name for name in (table.nics if table is not None else ()) if name not in named]:
+        notes["nics"].append(f"{few(absent)}: in `{texts.NVIDIA_SMI_TOPO}` alone: add the output of `ibstat`")
     nics = one_a_card(gpus, _nics(ports, notes["nics"]), links, table, notes["nics"])
     if not (gpus or numa_nodes or nics or problems):
         some = f"none of {', '.join(_TELLING)}, and no text of {texts.TOOLS}"

@@ -149,13 +149,15 @@ def _lost(facts: NodeFacts) -> _Rule:
     like = product_of(replace(facts, nics=_at_best_rate(facts.nics)))
     product = gpu_product(facts.gpus[0].model) if facts.gpus else None
     # Boards with a switch, or links to all peers, have eight.
-    of_board = 8 if product is not None and product.links and 4 < len(facts.gpus) < 8 else 0
+    cards = {link.ends[0] for link in facts.links if link.ends[0].startswith("card")}  # of GPUs in partitions
+    count = len(cards or facts.gpus)
+    of_board = 8 if product is not None and product.links and 4 < count < 8 else 0
     wanted = like.gpus if like is not None else of_board
     lacks = []
     better = facts
-    if len(facts.gpus) < wanted:
-        lacks.append(f"{len(facts.gpus)} of {wanted} GPUs (nvidia-smi -L, amd-smi list; lspci, dmesg)")
-        while len(better.gpus) < wanted:
+    if count < wanted:
+        lacks.append(f"{count} of {wanted} GPUs (nvidia-smi -L, amd-smi list; lspci, dmesg)")
+        while len(better.gpus) < wanted and not cards:
             better = _with_gpu(better, *_place_of_lost(better, wanted))
     ports = ports_like(_at_best_rate(facts.nics), like) if like is not None else 0
     if like is not None and ports < like.ports:

@@ -56,7 +56,7 @@ def pasted_texts(directory: Path) -> dict[str, str]:
     for file in sorted(directory.iterdir()):
         if file.suffix == ".json" or not file.is_file() or file.stat().st_size > _MOST_BYTES:
             continue
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = file.read_text(encoding="utf-8-sig", errors="replace")
         tools = [tool for tool, mark in _MARKS.items() if mark.search(text)]
         if file.name in capture.FILES and not tools:
             raise UserError(f"{file}: is not the output of its tool: capture the node again")
@@ -91,7 +91,7 @@ def ports_of_ibstat(text: str) -> list[dict[str, Any]]:
         about, *listed = re.split(r"^[ \t]+Port (\d+):$", card, flags=re.MULTILINE)
         for number, of_port in zip(listed[::2], listed[1::2], strict=True):
             port = _fields(of_port)
-            if {"State", "Rate"} <= port.keys() and port.get("Physical state") != "Disabled":
+            if {"State", "Rate"} <= port.keys():
                 ports.append(
                     {
                         "name": name if number == "1" else f"{name}_{number}",

@@ -409,7 +409,7 @@ def numa_facts(sysfs: Path) -> Dict[str, Any]:
 
 
 def nic_facts(sysfs: Path) -> List[Dict[str, Any]]:
-    """Ports of InfiniBand and Slingshot that are not disabled, and active ones of Ethernet adapters.
+    """Ports of InfiniBand and Slingshot, and active ones of Ethernet adapters.
 
     Of each its name, kind, the kernel's rate text, NUMA node, and where on the PCI tree it is; driver and model of the
     card, the GUID that its functions share, interfaces, whether it is up, whether a virtual function, and its PCIe
@@ -418,7 +418,7 @@ def nic_facts(sysfs: Path) -> List[Dict[str, Any]]:
     facts = []
     for name, port, device in infiniband_ports(sysfs):
         rate = read(port / "rate")
-        if rate and "Disabled" not in read(port / "phys_state"):
+        if rate:
             interfaces = interfaces_of(device, int(port.name) if port.name.isdecimal() else 1)
             rate = _bonded(sysfs, interfaces) or rate
             nic = _nic(name, read(port / "link_layer") or "InfiniBand", rate, device, interfaces)

@@ -146,7 +146,7 @@ def sysfs_tree(root: Path, files: dict[str, str]) -> None:
         file.write_text(text + "\n", encoding="utf-8")
 
 
-def test_a_gpu_of_pcie_6_is_linked_at_the_speed_of_its_cpu(tmp_path: Path) -> None:
+def test_a_gpu_of_pcie_6_is_at_a_cpu_of_pcie_5(tmp_path: Path) -> None:
     """A B300 says 6, its CPU has 5; what a virtual machine has for a bridge says nothing."""
     real, of_vm = "devices/pci0000:17/0000:17:01.0", "devices/pci0000:80/0000:80:01.0"
     for number, (port, vendor, speed) in enumerate(((real, "0x8086", "32.0"), (of_vm, "0x1b36", "16.0"))):
@@ -165,21 +165,6 @@ def test_a_gpu_of_pcie_6_is_linked_at_the_speed_of_its_cpu(tmp_path: Path) -> No
         (tmp_path / f"sys/bus/pci/devices/0000:{number + 1:02x}:00.0").symlink_to(tmp_path / "sys" / gpu)
     on_bus = sysfs_of.pci_gpus(tmp_path / "sys")
     assert [one["path_speed"] for one in on_bus] == ["32.0 GT/s PCIe", "64.0 GT/s PCIe"]
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    nvml = json.loads((H200 / capturing.NVML).read_text(encoding="utf-8"))
-    nvml["gpus"] = nvml["gpus"][:2]
-    for number, gpu in enumerate(nvml["gpus"]):
-        gpu |= {"name": "NVIDIA B300 SXM6 AC", "arch": "sm_103", "pcie_generation": 6}
-        gpu["bus_id"] = f"00000000:{number + 1:02x}:00.0"
-    (kept / capturing.NVML).write_text(json.dumps(nvml), encoding="utf-8")
-    (kept / capturing.PCI_GPUS).write_text(json.dumps(on_bus), encoding="utf-8")
-    links = {
-        link.ends[0]: (link.technology, link.rate_gbps)
-        for link in read_facts(kept, ["slow-pcie"]).links
-        if "PCIe" in link.technology
-    }
-    assert links == {"gpu0": ("PCIe 5 x16", 512.0), "gpu1": ("PCIe 6 x16", 1024.0)}
 
 
 @pytest.mark.parametrize(

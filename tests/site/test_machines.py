@@ -113,6 +113,10 @@ def check_source(machine: Machine, source: str, folder: Path, where: str, rng: r
     if source != "json" and machine.knows_numa and rng.random() < 0.3:
         (folder / "lscpu.txt").unlink(missing_ok=True)  # the tables name NUMA nodes, too
     facts = read_facts(folder)
+    codes = {doubt.code for doubt in facts.doubts}
+    if machine.partitions > 1 and machine.lost is not None:
+        assert codes == {"unlike-product"} and not facts.doubts[0].changed, where
+        return
     if source == "sinfo" and machine.board.gres == "a100" and machine.fault == "no NVLinks":
         assert facts.notes_at["gpus"], where  # an A100 for PCIe without bridges would look the same
         return
@@ -127,15 +131,15 @@ def check_source(machine: Machine, source: str, folder: Path, where: str, rng: r
     of_gpus = [link for link in links if link[2] != "link between CPUs" and link[0][:3] in ("gpu", "car")]  # type: ignore[attr-defined]
     assert of_gpus == wanted_links, where
     assert bool(facts.problems) == (machine.fault == "GPU in MIG mode"), where
-    codes = [doubt.code for doubt in facts.doubts]
-    wanted_code = FAULTS.get(machine.fault, "")
+    wanted_codes = {FAULTS[machine.fault]} if machine.fault else set()
     if source == "json" and machine.fault == "GPU in MIG mode":
-        wanted_code = "hidden-gpus"  # the bus shows how many there are
-    assert {*codes} == ({wanted_code} if wanted_code else set()), where
+        wanted_codes = {"hidden-gpus"}  # the bus shows how many there are
+    wanted_codes |= {"unlike-product"} if machine.lost is not None else set()
+    assert codes == wanted_codes, where
     # The files have what should be, or the doubt says that they have not; accepted, they have what is.
     accepted = read_facts(folder, CODES)
     # (A node that may have fewer GPUs is still unlike its product.)
-    assert {*codes} <= {doubt.code for doubt in accepted.doubts}, where
+    assert codes <= {doubt.code for doubt in accepted.doubts}, where
     assert not any(doubt.changed for doubt in accepted.doubts), where
     differ = topology_text(facts, "found") != topology_text(accepted, "found")
     assert differ == any(doubt.changed for doubt in facts.doubts), where
@@ -178,7 +182,10 @@ def sysfs_of(captured: Mapping[str, list[dict[str, Any]]], root: Path) -> Path:
     for port in captured[capture.NICS]:
         device = put(root / "devices" / port["pci"], {"numa_node": port["numa_node"]})
         card = root / "class/infiniband" / port["name"]
-        state = {"ports/1/state": "4: ACTIVE" if port["up"] else "1: DOWN", "ports/1/phys_state": "5: LinkUp"}
+        state = {
+            "ports/1/state": "4: ACTIVE" if port["up"] else "1: DOWN",
+            "ports/1/phys_state": "5: LinkUp" if port["up"] else "3: Disabled",
+        }
         put(card, {"hca_type": port["card"], "ports/1/rate": port["rate"], "ports/1/link_layer": port["kind"], **state})
         (card / "device").symlink_to(device)
         if port.get("virtual"):
@@ -219,9 +226,23 @@ def test_a_file_that_is_cut_off_gives_no_other_node(seed: int, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("seed", range(effort(20)))
+def test_a_port_that_the_table_alone_has_is_asked_for(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    machine = replace(draw_machine(rng), fault="", lost=None, names=("mlx5_0", "mlx5_1"))
+    folder = write_texts(machine, tmp_path / "node")
+    ports = folder / "ibstat.txt"
+    if rng.random() < 0.5:
+        ports.unlink()
+    else:
+        ports.write_text(ports.read_text().partition("CA 'mlx5_1'")[0])
+    assert any("mlx5_1" in note for note in read_facts(folder).notes_at.get("nics", ())), f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(effort(20)))
 def test_an_older_table_has_the_numa_nodes_by_their_cores(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    machine = replace(draw_machine(rng), fault="")
+    machine = replace(draw_machine(rng), fault="", lost=None)
+    machine = replace(machine, forms=replace(machine.forms, windows=False))
     folder = write_texts(machine, tmp_path / "node")
     file = folder / "topo.txt"
     lines = file.read_text().splitlines()

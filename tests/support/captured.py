@@ -21,7 +21,7 @@ TEXTS = {
         "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n"
         "\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tLink layer: InfiniBand\n"
         "CA 'mlx5_1'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Down\n"
-        "\t\tPhysical state: Disabled\n\t\tRate: 10\n\t\tLink layer: InfiniBand\n"
+        "\t\tPhysical state: Disabled\n\t\tRate: 10\n\t\tLink layer: Ethernet\n"
     ),
     "slurm": (
         "PARTITION AVAIL  TIMELIMIT  NODES GRES       STATE NODELIST\n"

@@ -86,6 +86,7 @@ class Forms:
     numa_list: bool = False
     language: str = "en"
     slurm: str = "table"
+    windows: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,12 +109,13 @@ class Machine:
     forms: Forms = Forms()
     fault: str = ""
     place: int = 0
+    lost: int | None = None  # a GPU that is not there beside the fault, or beside partitions
 
     @property
     def visible(self) -> list[int]:
         """The GPUs that the driver shows, by the index that they should have."""
-        lost = self.fault in ("GPU lost", "GPU hidden")
-        return [index for index in range(self.gpus) if not lost or index != self.place]
+        lost = {self.lost, self.place if self.fault in ("GPU lost", "GPU hidden") else None}
+        return [index for index in range(self.gpus) if index not in lost]
 
     @property
     def joined_directly(self) -> bool:
@@ -159,7 +161,8 @@ def draw_machine(rng: random.Random) -> Machine:
     """A node, in half of the cases with a fault that its kind can have."""
     machine = _draw_machine(rng)
     language = rng.choice([*_LSCPU]) if rng.random() < 0.5 else "en"
-    forms = Forms(rng.random() < 0.3, rng.random() < 0.3, language, rng.choice(("table", "bars", "scontrol")))
+    slurm, windows = rng.choice(("table", "bars", "scontrol")), rng.random() < 0.2
+    forms = Forms(rng.random() < 0.3, rng.random() < 0.3, language, slurm, windows)
     dpus = rng.choice((1, 2)) if len(machine.names) >= 4 and machine.functions == 1 and rng.random() < 0.3 else 0
     return replace(machine, forms=forms, dpus=dpus)
 
@@ -181,7 +184,8 @@ def _draw_machine(rng: random.Random) -> Machine:
         board, gpus, numa, kind, names, rate, storage, behind, knows_numa=bool(board.c2c) or rng.random() < 0.8
     )
     if board.arch == "gfx942" and ports <= gpus and rng.random() < 0.3:
-        return replace(machine, partitions=rng.choice((2, 8)), storage=False, behind=1)
+        lost = rng.randrange(gpus) if gpus == 8 and rng.random() < 0.4 else None
+        return replace(machine, partitions=rng.choice((2, 8)), storage=False, behind=1, lost=lost)
     if ports >= 1 and rng.random() < 0.2:
         return replace(machine, functions=2) if rng.random() < 0.5 else replace(machine, spare=rng.choice((1, 2)))
     if rng.random() < 0.5:
@@ -193,7 +197,10 @@ def _draw_machine(rng: random.Random) -> Machine:
         faults += ["no NVLinks", "GPU hidden"] * (not board.is_amd)
         faults += ["GPU in MIG mode"] * (3 * (not board.is_amd))
     fault = rng.choice(faults or [""])
-    return replace(machine, fault=fault, place=rng.randrange(ports if "port" in fault else gpus))
+    place, lost = rng.randrange(ports if "port" in fault else gpus), None
+    if fault == "GPU in MIG mode" and ports == gpus and behind == 1 and rng.random() < 0.5:
+        lost = rng.choice([index for index in range(gpus) if index != place])
+    return replace(machine, fault=fault, place=place, lost=lost)
 
 
 def _bus(index: int) -> str:
@@ -354,6 +361,8 @@ def write_texts(machine: Machine, folder: Path, *, listed: bool = True) -> Path:
         (folder / "list.txt").write_text("\n".join(names) + "\n")
     else:
         (folder / "slurm.txt").write_text(_slurm(machine))
+    for file in folder.iterdir() if forms.windows else ():
+        file.write_text(file.read_text(), encoding="utf-8-sig", newline="\r\n")
     return folder
 
 
@@ -402,12 +411,16 @@ def _ibstat_of_all(machine: Machine) -> str:
     return text + "".join(dpus).replace("MT4129", "MT41692")
 
 
+# Of a port that is down: without a peer, or switched off.
+_NOT_UP = ("Polling", "Disabled")
+
+
 def _ibstat(machine: Machine, name: str, at: int) -> str:
     down = _is(machine, "port down", at)
     return (
         f"CA '{name}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tSystem image GUID: 0x{at + 1:016x}\n"
         f"\tPort 1:\n\t\tState: {'Down' if down else 'Active'}\n"
-        f"\t\tPhysical state: {'Polling' if down else 'LinkUp'}\n\t\tRate: {_gbps(machine, at)}\n"
+        f"\t\tPhysical state: {_NOT_UP[at % 2] if down else 'LinkUp'}\n\t\tRate: {_gbps(machine, at)}\n"
         f"\t\tLink layer: {machine.kind}\n"
     )
 
