@@ -33,11 +33,6 @@ def dark(gpus: Gpus, *indexes: int, keep: int = 0) -> Gpus:
     return gpus
 
 
-def changed(gpus: Gpus, index: int, **more: Any) -> Gpus:
-    gpus[index].update(more)
-    return gpus
-
-
 NICS = [nic(f"mlx5_{at}") for at in range(8)]
 # GPUs of NVIDIA or AMD, NICs, and what is doubted: code and component.
 CASES: dict[str, tuple[Gpus, list[dict[str, Any]], set[tuple[str, str]]]] = {

@@ -104,12 +104,6 @@ PATHS: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         "InfiniBand",
         "none",
     ),
-    "L40S, a switch in common": (
-        {"nvml": nvidia_gpus("NVIDIA L40S", "sm_89", 4), "nics": [nic("mlx5_0")], "nvidia_topo": level("PXB")},
-        "NET/IB/GDRDMA",
-        "InfiniBand",
-        None,
-    ),
     "T4 without NVLink, a switch in common": (
         {"nvml": nvidia_gpus("Tesla T4", "sm_75", 4), "nics": [nic("mlx5_0")], "nvidia_topo": level("PXB")},
         "NET/IB/GDRDMA",
