@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from fabricheck.cli import cli
-from fabricheck.commands.topology import expected, validate
+from fabricheck.commands.topology import validate
 from fabricheck.errors import UserError
 from fabricheck.history.metric_rows import JudgedCase, metrics_table
 from fabricheck.judge.system import SystemJudge
