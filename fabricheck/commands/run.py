@@ -280,19 +280,23 @@ def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> N
     listing = list_suite(suite, selection, output)
     click.echo(listing.notes, err=True, nl=False)
     past = past_seconds(output / "runs", selection.whole_system)
-    names = [case.rpartition(" @")[0] for case in listing.cases]
-    plans = {} if past.keys() >= set(names) else planned_seconds(suite, selection, output)
-    known = [past[name] for name in names if name in past]
-    planned = [plans[name] for name in names if name not in past and name in plans]
-    for case, name in zip(listing.cases, names, strict=True):
-        of_plan = f"{case}  at most {plans[name]:.0f} s" if name in plans else case
-        click.echo(f"{case}  {past[name]:.0f} s" if name in past else of_plan)
+    plans = {} if past.keys() >= set(listing.cases) else planned_seconds(suite, selection, output)
+    known, planned = [], []
+    for case in listing.cases:
+        if (seconds := past.get(case)) is not None:
+            known.append(seconds)
+            click.echo(f"{case}  {seconds:.0f} s")
+        elif (seconds := plans.get(case.rpartition(" @")[0])) is not None:
+            planned.append(seconds)
+            click.echo(f"{case}  at most {seconds:.0f} s")
+        else:
+            click.echo(case)
     texts = [f"{len(known)} took {sum(known):.0f} s the last time"] if known else []
     if planned:
         texts.append(f"{len(planned)} take at most {seconds_together(planned):.0f} s by their plans, in one job")
-    if others := len(names) - len(known) - len(planned):
+    if others := len(listing.cases) - len(known) - len(planned):
         texts.append(f"{others} have neither an earlier run nor a plan")
-    click.echo(f"fabricheck: {plural(len(names), 'test')}: {'; '.join(texts)}", err=True)
+    click.echo(f"fabricheck: {plural(len(listing.cases), 'test')}: {'; '.join(texts)}", err=True)
     if nodes := nodes_wanted(suite, selection, wanted):
         click.echo(f"fabricheck: {nodes}", err=True)
 

@@ -179,11 +179,13 @@ def read_info(report: Path) -> SessionInfo:
 
 
 def past_seconds(runs: Path, system: str) -> dict[str, float]:
-    """How long each test of a system took in the newest of the runs that left a whole report, by its name."""
+    """How long each case `name @system:partition+environment` ran in the newest of the runs that left a whole report,
+    without the builds that it waited for."""
     for folder in reversed(runs_of(runs, system)):
         with contextlib.suppress(UserError, ValueError, KeyError, TypeError, AttributeError):
             cases = [case for run in read_json(folder / REPORT)["runs"] for case in run["testcases"]]
-            return {str(case["name"]): float(case["time_total"]) for case in cases if case.get("time_total")}
+            where = "{name} @{system}:{partition}+{environ}"
+            return {where.format(**case): float(case["time_run"]) for case in cases if case.get("time_run")}
     return {}
 
 

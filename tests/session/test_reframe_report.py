@@ -58,15 +58,17 @@ def test_another_run_s_results_are_not_those_of_a_folder(tmp_path: Path) -> None
 
 
 def test_the_newest_whole_report_counts(tmp_path: Path) -> None:
+    """Of each environment by itself, without the build that a case waited for."""
+    where = {"name": "a %x=1", "system": "toy", "partition": "gpu", "time_total": 300.0}
     for name, content in (
-        ("toy-20261121T010000Z", {"a": 1.0}),
-        ("toy-20261122T010000Z", {"a": 5.0}),
-        ("toy-x-20261123T010000Z", {"a": 9.0}),
+        ("toy-20261121T010000Z", {"gnu": 1.0}),
+        ("toy-20261122T010000Z", {"gnu": 5.0, "cray": 7.0}),
+        ("toy-x-20261123T010000Z", {"gnu": 9.0}),
     ):
         (tmp_path / name).mkdir()
-        cases = [{"name": test, "time_total": took} for test, took in content.items()]
+        cases = [{**where, "environ": environ, "time_run": took} for environ, took in content.items()]
         (tmp_path / name / "reframe.json").write_text(json.dumps({"runs": [{"testcases": cases}]}))
     (tmp_path / "toy-20261123T010000Z").mkdir()
     (tmp_path / "toy-20261123T010000Z" / "reframe.json").write_text("{")
-    assert past_seconds(tmp_path, "toy") == {"a": 5.0}
+    assert past_seconds(tmp_path, "toy") == {"a %x=1 @toy:gpu+gnu": 5.0, "a %x=1 @toy:gpu+cray": 7.0}
     assert past_seconds(tmp_path / "none", "toy") == {}
