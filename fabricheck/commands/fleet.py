@@ -34,12 +34,10 @@ class Wanted:
         """Whether it is a run over many nodes."""
         return self.nodes is not None or self.resume is not None
 
-    def check(self, *, is_short: bool, only_list: bool) -> None:
+    def check(self, *, only_list: bool) -> None:
         """Raises UserError for options that do not go together."""
-        if not self.many and (self.minutes is not None or is_short):
-            raise UserError(
-                "--minutes and --short are for a run over many nodes: give --nodes; or --minutes with --tag burn-in"
-            )
+        if not self.many and self.minutes is not None:
+            raise UserError("--minutes is for a run over many nodes, or a burn-in: give --nodes, or --tag burn-in")
         if self.resume is not None and only_list:
             raise UserError("--list cannot be used with --resume: leave one of them out")
 

@@ -50,7 +50,6 @@ class RunOptions:
     launches: int
     one_by_one: bool
     rounds: int
-    is_short: bool
     only_list: bool
     reframe_options: tuple[str, ...]
 
@@ -111,7 +110,6 @@ class RunOptions:
     default=1,
     help="Run each test N times in one job, interleaved.  [default: 1]",
 )
-@click.option("--short", "is_short", is_flag=True, help="With --nodes: print at most ten lines of 60 columns.")
 @click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
 @given_as(RunOptions)
@@ -135,7 +133,7 @@ def run(given: RunOptions) -> None:
 
     \b
     fabricheck run --system alps --tag nightly
-    fabricheck run --system alps --tag smoke --nodes all --short
+    fabricheck run --system alps --tag smoke --nodes all
     fabricheck run --system alps --tag smoke --resume
     """
     context = click.get_current_context()
@@ -147,7 +145,7 @@ def run(given: RunOptions) -> None:
         raise UserError("--store and --no-store exclude each other")
     jobs, more = _jobs(given.rounds, one_by_one=given.one_by_one)
     suite, (load, wanted) = Suite(suite_root()), _load(given.minutes, given.tags, given.nodes, given.resume)
-    wanted.check(is_short=given.is_short, only_list=given.only_list)
+    wanted.check(only_list=given.only_list)
     selection = Selection(
         given.system,
         given.tags,
@@ -163,25 +161,23 @@ def run(given: RunOptions) -> None:
     from fabricheck.session.suite_run import Launcher
 
     ready = functools.partial(_get_ready, suite, name, kept_in)
-    tell = functools.partial(click.echo, err=given.is_short)
     with lock_output(context, suite, selection, output):
         _judge_abandoned(suite, name, output, kept_in)
         earlier, selection = _earlier(output, selection, wanted)
-        tell(f"{name}: {selection.text}; missing programs are built first")
-        progress = (lambda: None) if given.is_short else _progress
+        click.echo(f"{name}: {selection.text}; missing programs are built first")
         with fleet_of(suite, selection, wanted, earlier, given.store or output / "store") as fleet:
             from fabricheck.session.outcome import judge_session
             from fabricheck.session.relaunch import Again
 
-            launcher = Launcher(suite, output, progress, ready)
-            again = Again(launcher, selection, given.launches, tell)
+            launcher = Launcher(suite, output, _progress, ready)
+            again = Again(launcher, selection, given.launches, click.echo)
             session = launcher.run(selection, fleet=fleet, earlier=earlier, waits=again.is_possible)
             session, known = again.judge(session)
         outcome = known or judge_session(session, suite, name)  # which needs no nodes
         click.echo(f"fabricheck: the checks are those of {suite.root}", err=True)
-        _say(outcome, name, str(session.folder), is_short=given.is_short)
+        _say(outcome, name, str(session.folder))
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
-    _conclude(context, session, outcome, kept=kept, is_short=given.is_short)
+    _conclude(context, session, outcome, kept=kept)
 
 
 def _jobs(rounds: int, *, one_by_one: bool) -> tuple[str, tuple[str, ...]]:
@@ -224,9 +220,7 @@ def _earlier(output: Path, selection: Selection, wanted: Wanted) -> tuple[Path |
     return earlier, replace(selection, tags=then["tags"], names=then["names"], environments=then["environments"])
 
 
-def _conclude(
-    context: click.Context, session: FinishedSession, outcome: Outcome, *, kept: bool, is_short: bool
-) -> None:
+def _conclude(context: click.Context, session: FinishedSession, outcome: Outcome, *, kept: bool) -> None:
     """The last line, and the exit status."""
     from fabricheck.judge.overall import rehearsed
     from fabricheck.records.rehearsal import marked
@@ -239,9 +233,9 @@ def _conclude(
         if kept
         else f"some of its files could not be written in {session.folder}"
     )
-    if kept and not is_short and outcome.verdict is not Verdict.PASS:
+    if kept and outcome.verdict is not Verdict.PASS:
         click.echo(f"next: {program()} explain {shlex.quote(str(session.folder))}")
-    click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}", err=is_short)
+    click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}")
     context.exit(EXIT_CODES[outcome.verdict] or (0 if kept else EXIT_USER_ERROR))
 
 
@@ -301,21 +295,19 @@ def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> N
         click.echo(f"fabricheck: {nodes}", err=True)
 
 
-def _say(outcome: Outcome, system: str, folder: str, *, is_short: bool) -> None:
+def _say(outcome: Outcome, system: str, folder: str) -> None:
     """What a run came to, on the terminal."""
-    from fabricheck.report.fleet import short, table
+    from fabricheck.report.fleet import table
     from fabricheck.report.part_names import NodeParts
     from fabricheck.report.terminal import render
 
     width, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
-    if not is_short:
-        click.echo(
-            render(outcome.judged, width=width, color=color, diagnosis=outcome.diagnosis, system=system, folder=folder)
-        )
+    click.echo(
+        render(outcome.judged, width=width, color=color, diagnosis=outcome.diagnosis, system=system, folder=folder)
+    )
     if outcome.fleet is not None:
         parts = NodeParts.of(outcome.judged)
-        of_nodes = table(outcome.fleet, parts, width, system=system, folder=folder)
-        click.echo("\n".join(short(outcome.fleet) if is_short else of_nodes))
+        click.echo("\n".join(table(outcome.fleet, parts, width, system=system, folder=folder)))
 
 
 def _get_ready(suite: Suite, system: str, store: Path | None) -> None:

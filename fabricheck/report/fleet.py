@@ -1,4 +1,4 @@
-"""The nodes of a fleet for a terminal, and in ten lines for a telephone."""
+"""The nodes of a fleet for a terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from fabricheck.report.part_names import NodeParts
 from fabricheck.suite import script
 from fabricheck.topology.network import fold
 
-#: What `--short` may take.
-LINES, COLUMNS = 10, 60
 _INDENT = " " * 12
 # Nodes with an entry of their own; where more are bad, it is not for each of them.
 _ENTRIES = 20
@@ -61,16 +59,3 @@ def table(
         nodes = fold(node for node in verdict.unchecked if verdict.unchecked[node] == why)
         yield f"not checked: {nodes}: {printable(why)}"
     yield f"{verdict.message}; {verdict.coverage.message}"
-
-
-def short(verdict: FleetVerdict) -> Iterator[str]:
-    """At most `LINES` lines of `COLUMNS` columns: how many are good, then the bad ones, and those that are left."""
-    lines = [verdict.message, verdict.coverage.message]
-    lines += [f"{each.node} {each.verdict.value} {each.evidence[0].message}" for each in verdict.bad]
-    lines += [f"{each.verdict.value} {each.place} {each.message}" for each in verdict.elsewhere]
-    if verdict.unchecked:
-        lines.append(f"not checked: {fold(verdict.unchecked)}")
-    if len(lines) > LINES:
-        lines = [*lines[: LINES - 1], f"and {len(lines) - LINES + 1} more: see the report"]
-    for line in map(printable, lines):
-        yield line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1]}…"

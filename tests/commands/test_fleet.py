@@ -88,7 +88,7 @@ def test_idle_nodes_are_those_that_waited_longest(
 
 def test_a_list_says_which_nodes_a_run_would_take_and_asks_for_no_job(site: Path, tmp_path: Path) -> None:
     suite, selection = Suite(site), Selection("emulated:two-leaves", tags=("smoke",))
-    Wanted("all", None, 5).check(is_short=False, only_list=True)
+    Wanted("all", None, 5).check(only_list=True)
     assert "nid[002" in nodes_wanted(suite, selection, Wanted("nid[002,004]", None, 5))
     assert nodes_wanted(suite, selection, Wanted(None, None, None)) == ""
     with pytest.raises(UserError, match="idle:x is not among"):
