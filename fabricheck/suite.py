@@ -12,11 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import TypeAdapter
-
 from fabricheck.errors import UserError, suggest
 from fabricheck.trust import why_untrusted_tree
-from fabricheck.yamlfile import read_yaml
 
 _Row = TypeVar("_Row")
 
@@ -73,6 +70,10 @@ def config_file(name: str) -> Path:
 
 def config_rows(name: str, row: type[_Row]) -> tuple[_Row, ...]:
     """The rows of a file of config/ that is a list. Raises UserError for a mistake in it."""
+    from pydantic import TypeAdapter  # which `--help` does without
+
+    from fabricheck.yamlfile import read_yaml
+
     file = read_yaml(config_file(name))
     adapter: TypeAdapter[tuple[_Row, ...]] = TypeAdapter(tuple[row, ...])  # type: ignore[valid-type]
     return file.validated(adapter.validate_json, file.as_json)
