@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +11,12 @@ from fabricheck.diagnosis.causes import diagnose
 from fabricheck.diagnosis.network.blocked import find_blocked
 from fabricheck.diagnosis.network.pair_findings import find_swapped, judge_pairs
 from fabricheck.diagnosis.network.results import RETEST, SCREEN
+from fabricheck.diagnosis.table import groups_of
 from fabricheck.errors import reason_of
 from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
@@ -39,6 +41,24 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
         find_far_cores(runs),
     ):
         yield from _or_why_not("the runs of this session together", findings)
+
+
+def without_cleared(judged: RunJudgement, findings: Iterable[Finding]) -> RunJudgement:
+    """The run, in which nothing is slow for a part that `findings` say is healthy when measured again (`cleared`)."""
+    cleared = set[Component]()
+    for finding in findings:
+        if finding.code == "cleared" and judged.run.path in finding.files:
+            cleared.update(finding.components)
+    if not cleared:
+        return judged
+    judgements = list(judged.judgements)
+    rows = (row for group in groups_of(0, judged, network=True) for row in group.rows)
+    for row in rows:
+        if row.slow and not row.wrong and not cleared.isdisjoint(row.crosses):
+            reason = f"{row.judgement.reason}; healthy when measured again"
+            passed = replace(row.judgement, verdict=Verdict.PASS, reason=reason)
+            judgements[judgements.index(row.judgement)] = passed
+    return judged.with_judgements(judgements)
 
 
 def with_session_findings(judged: RunJudgement, judge: SystemJudge, partition: str = "") -> RunJudgement:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
+from fabricheck.diagnosis.network.blocked import find_blocked
 from fabricheck.diagnosis.network.pair_findings import SlowParts, find_slow_parts
 from fabricheck.diagnosis.network.results import OPERATION, RETEST, SCREEN, pairs_again, pairs_of
 from fabricheck.diagnosis.network.round_plan import RoundsPlan, retest, screen, write_rounds
@@ -29,9 +30,11 @@ from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, did_not_start, wr
 from fabricheck.fleet.resume import take_launch
 from fabricheck.fleet.steps import Ended, run_step, words_of_step
 from fabricheck.judge.policy import load_policy
+from fabricheck.records.finding import Finding
 from fabricheck.records.operations import COLLECTIVES_ONLY
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.node_state import FOLDER
+from fabricheck.results.node_state import FOLDER, read_states
 from fabricheck.results.start_failures import start_failures
 from fabricheck.state.programs import module_command
 from fabricheck.suite import suite_root
@@ -75,7 +78,7 @@ class Screen:
         if self.fleet.ended:
             return False
         self._ask_nodes("before")
-        whole = self._measured()
+        whole = self._is_connected() and self._measured()
         self._ask_nodes("after")
         return whole
 
@@ -84,8 +87,23 @@ class Screen:
         Path(FOLDER).mkdir(exist_ok=True)
         launcher, *options = self.launcher
         step = words_of_step(launcher, self.fleet.job, self.fleet.good, self.ranks, options)
-        command = module_command("fabricheck.state.collect", FOLDER, when, str(len(self.fleet.good)), self.program[0])
+        ports = ",".join(nic.name for nic in self.topology.nics)
+        nodes = str(len(self.fleet.good))
+        command = module_command("fabricheck.state.collect", FOLDER, when, nodes, self.program[0], ports)
         run_step([*step, *command], Path(FOLDER) / f"{when}.log", self.patience_s)
+
+    def _is_connected(self) -> bool:
+        """Excludes each node whose own port lets nothing through; whether all others reach each other."""
+        if not any(Path(FOLDER).glob("*.unconnected")):
+            return True
+        states = read_states(Path(SCREEN).absolute())
+        blocked = [finding for finding in find_blocked(states, self.topology) if finding.is_problem]
+        proven = [replace(finding, verdict=Verdict.FAIL) for finding in blocked if finding.node]
+        if len(proven) == len(blocked):
+            self._blame(proven)
+            return True
+        sys.stderr.write("fabricheck: nodes do not reach each other, so the network is not screened\n")
+        return False
 
     def _measured(self) -> bool:
         if not self._measure(SCREEN, self._screen):
@@ -207,9 +225,12 @@ class Screen:
             ]
         if is_over(self.fleet):
             return False
+        self._blame(findings)
+        return bool(findings)
+
+    def _blame(self, findings: Sequence[Finding]) -> None:
         write_findings(Path(TROUBLES), findings)
         self.fleet.exclude(findings)
-        return bool(findings)
 
     def _slow_parts(self) -> SlowParts | None:
         """The parts of the network that explain the pairs so far; None where these do not say."""

@@ -16,7 +16,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.guarded import read_guarded
-from fabricheck.rfm.job_end import not_judged
+from fabricheck.rfm.job_end import RESULT, faults_of_nodes, not_judged
 from fabricheck.rfm.measure import FabricbenchCheck
 
 
@@ -69,8 +69,9 @@ class FleetScreen(FabricbenchCheck):
                 continue
             problems += read_guarded(self, file, 0, self.wanted_environment(), self.paths).problems
         if not launches:
+            faults = faults_of_nodes(stage / RESULT, self.current_partition.fullname)
             none = Finding("not-measured", Verdict.INCOMPLETE, f"nothing was launched{self.stderr_tail()}")
-            raise not_judged(stage, problems or [none])
+            raise not_judged(stage, [*faults, *problems] or [none])
         if any(one.verdict is Verdict.INVALID for one in problems):
             raise not_judged(stage, problems)
         self.fleet_problems = tuple(problems)

@@ -24,7 +24,7 @@ from reframe.frontend.executors import ABORT_REASONS, RegressionTask
 from reframe.frontend.executors.policies import SerialExecutionPolicy
 from reframe.utility import osext
 
-from fabricheck.fleet.held_jobs import BEGAN, SESSION, WAIT_FOR_MORE, hand_over, is_idle, keep
+from fabricheck.fleet.held_jobs import BEGAN, SESSION, WAIT_FOR_MORE, hand_over, is_idle, keep, let_go
 from fabricheck.fleet.nodes import SLURM
 from fabricheck.fleet.resume import JOB_ID
 from fabricheck.fleet.settings import KEY
@@ -33,17 +33,16 @@ from fabricheck.results.start_failures import ENDLESS
 from fabricheck.rfm.build_fabricbench import BuildFabricbench
 from fabricheck.rfm.duration import job_seconds, seconds_together
 from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS, leave_words, read_words, take_over
+from fabricheck.rfm.launch import nodes_of
 from fabricheck.rfm.launch_plans import LAUNCH
 from fabricheck.rfm.measure import FabricbenchCheck
 
-#: Variable of ReFrame's environment: whether tests share jobs; interleaved: a job has all environments, by turns, once
-# for each repetition of the tests (ReFrame's --repeat): A B, B A, A B, …
+#: Variable of ReFrame's environment: whether tests share jobs; interleaved: all environments in one, A B, B A, A B, …
 JOBS = "FABRICHECK_JOBS"
 TOGETHER, INTERLEAVED = "together", "interleaved"
 # Jobs of a group beyond those planned: for what a lost node or a reached limit left over.
 _MOST_FURTHER = 2
-# Seconds from the first command of a launch until its first plan begins: the state of its nodes (LIMIT_S), and as long
-# as MPI may take to start (start_limit_s of fabricbench).
+# Until the first plan of a launch begins: LIMIT_S for the state of its nodes, and start_limit_s of fabricbench for MPI.
 _START_S = 120.0
 # Of a comparison of two stacks.
 _ROUNDS_WITH_SETTINGS = 2
@@ -87,7 +86,7 @@ class SharedJobs(SerialExecutionPolicy):
         self._waiting: list[RegressionTask] = []
         self._bodies: dict[RegressionTask, str] = {}
         self._launch_of: dict[RegressionTask, Path] = {}
-        self._jobs = 0
+        self._jobs = self._held_nodes = 0
 
     def runcase(self, case: Any) -> None:
         """ReFrame calls it with each test case: builds it, runs it alone, or keeps it for a shared job."""
@@ -222,6 +221,12 @@ class SharedJobs(SerialExecutionPolicy):
         """Submits a job with these `lines` in its `folder`; it waits for relaunches where the session wants that."""
         waits = SESSION in os.environ and job.scheduler.registered_name in SLURM
         if waits:
+            nodes = max(task.check.num_nodes for task in tasks)
+            if self._held_nodes + nodes > nodes_of(tasks[0].testcase.partition):
+                # Else this job would wait for nodes that are kept for relaunches.
+                let_go(Path(os.environ[SESSION]))
+                self._held_nodes = 0
+            self._held_nodes += nodes
             keep(folder, map(_name, tasks), job.time_limit)
         with osext.change_dir(str(folder)):
             job.prepare([f"touch {BEGAN}", LAUNCH, *lines, *([WAIT_FOR_MORE] if waits else [])])
@@ -230,8 +235,7 @@ class SharedJobs(SerialExecutionPolicy):
         return folder
 
     def _wait_for(self, job: Any, tasks: Sequence[RegressionTask], folder: Path) -> None:
-        """Until a job has ended, waits in its `folder` for more, or is of no use; tells which tasks have begun in
-        it."""
+        """Until a job has ended, waits in its `folder` for more, or hangs; tells which tasks have begun in it."""
         told: set[RegressionTask] = set()
         started: dict[Path, float] = {}
         is_ended = False
@@ -348,8 +352,7 @@ def _round(task: RegressionTask) -> int:
 
 
 def in_turns(tasks: Sequence[RegressionTask]) -> list[RegressionTask]:
-    """Round by round, each with the launches of one environment beside those of the other, in every other round
-    backwards: what drifts steadily cancels over an even number of rounds."""
+    """Round by round, every other one backwards: what drifts steadily cancels over an even number of rounds."""
     places = {name: place for place, name in enumerate(dict.fromkeys(task.testcase.environ.name for task in tasks))}
 
     def turn(task: RegressionTask) -> tuple[int, str, int]:
@@ -360,7 +363,7 @@ def in_turns(tasks: Sequence[RegressionTask]) -> list[RegressionTask]:
 
 
 def _of_a_job(tasks: Sequence[RegressionTask]) -> list[RegressionTask]:
-    """Of the tasks that share a job with the first one, as many as fit into the time limit of the partition."""
+    """Of the tasks that share a job with the first, as many as fit into the time limit of the partition."""
     fitting: list[RegressionTask] = []
     for task in (task for task in tasks if _key(task) == _key(tasks[0])):
         if not fitting or _seconds([*fitting, task]) <= _most_seconds(task):
@@ -408,8 +411,7 @@ def _own_options(task: RegressionTask) -> list[str]:
 
 
 def _take_body(task: RegressionTask) -> str:
-    """The job script of a task without what is for the scheduler. What stays in its stage directory is the script of a
-    job of its own, for people and for comparisons with other sessions."""
+    """The job script of a task without what is for the scheduler; that of a job of its own stays for people."""
     script = _stage(task) / str(task.check.job.script_filename)
     text = script.read_text()
     preamble = {f"{line}\n" for line in task.check.job.scheduler.emit_preamble(task.check.job)}

@@ -11,7 +11,7 @@ from typing import Any
 
 from fabricheck.diagnosis.case_runs import CaseRun
 from fabricheck.diagnosis.causes import Diagnosis, diagnose
-from fabricheck.diagnosis.of_session import find_all
+from fabricheck.diagnosis.of_session import find_all, without_cleared
 from fabricheck.fleet.node_verdicts import FleetVerdict, verdict_of_fleet
 from fabricheck.fleet.record import TROUBLES, Fleet, read_findings
 from fabricheck.fleet.resume import is_taken_over
@@ -96,6 +96,7 @@ def judge_session(session: FinishedSession, suite: Suite, system: str, *, may_la
         *_taken_over(session),
         *find_slow_copies(session.folder, system, judged),
     ]
+    judged = tuple(without_cleared(each, told) for each in judged)
     told = [
         each for each in told if each.verdict is not Verdict.DEGRADED or not outvoted.issuperset(each.files or ("",))
     ]

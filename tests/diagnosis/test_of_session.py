@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from dataclasses import replace
 
-from fabricheck.diagnosis.of_session import find_all, with_session_findings
+import numpy as np
+import pytest
+
+from fabricheck.diagnosis.network.results import RETEST, SCREEN
+from fabricheck.diagnosis.network.round_plan import RoundsPlan, retest, screen
+from fabricheck.diagnosis.network.routes import Ways
+from fabricheck.diagnosis.of_session import find_all, with_session_findings, without_cleared
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.finding import split
+from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from tests.support.effort import effort
 from tests.support.made_runs import MIB, made_case, made_run, made_samples, noisy
 from tests.support.nodes import ROOT, system
 
 EMULATED = SystemJudge(system("emulated"), None, Policy())
+POLICY = load_policy(ROOT / "config" / "policy.yaml")
 NODES = [f"nid{number:03d}" for number in range(1, 9)]
 
 
@@ -23,9 +34,45 @@ def test_a_run_by_itself_is_told_what_its_session_tells() -> None:
         for seed, pair in enumerate(itertools.permutations(range(8), 2))
     ]
     run = made_run(NODES, pairs, ranks=[{"rank": rank} for rank in range(8)], plan={"series": []})
-    judge = SystemJudge(EMULATED.topology, None, load_policy(ROOT / "config" / "policy.yaml"))
+    judge = SystemJudge(EMULATED.topology, None, POLICY)
     problems, _ = split(find_all([made_case(run)], judge))
     by_hand = with_session_findings(judge.judge_alone(run), judge)
     assert [each.place for each in problems] == ["nid003"]
     assert set(problems) <= set(by_hand.problems)
     assert by_hand.verdict is not Verdict.PASS
+
+
+def pairs_run(file: str, plan: RoundsPlan, loss: Mapping[str, float], seed: int) -> Run:
+    """Rounds of pairs of nodes over ports of 0.1 Gb/s, of which some lose a share."""
+    samples = []
+    for number, pairs in enumerate(plan.rounds):
+        for pair in pairs.tolist():
+            rate = 0.0957 * (1 - max(loss.get(plan.places[rank], 0.0) for rank in pair))
+            values = noisy(rate, 20, seed=seed + len(samples))
+            samples.append(made_samples("unidirectional", pair, 2 * MIB, values, schedule="contended", round_=number))
+    ranks = [{"rank": rank} for rank in range(len(plan.places))]
+    return replace(made_run(plan.places, samples, ranks=ranks, plan={"series": []}), path=f"run/{file}")
+
+
+@pytest.mark.parametrize("seed", range(effort(6)))
+def test_nothing_is_slow_for_a_node_that_is_healthy_when_measured_again(seed: int) -> None:
+    """Nor is the loss of another, which stays, excused; also where pairs are below the minimum."""
+    rng = np.random.default_rng(seed)
+    healed, other = map(str, rng.choice(NODES, 2, replace=False))
+    loss, stays = float(rng.uniform(0.1, 0.7)), bool(rng.integers(2))
+    left = {other: 0.3} if stays else {}
+    assert EMULATED.topology is not None and EMULATED.topology.network is not None
+    ways, judge = Ways(EMULATED.topology.network), SystemJudge(EMULATED.topology, None, POLICY)
+    first = pairs_run(SCREEN, screen(ways, NODES, 8), {healed: loss, **left}, seed)
+    second = pairs_run(RETEST, retest(ways, NODES, [healed, *left], 4, seed=1), left, seed + 1000)
+    findings = [*find_all([made_case(first), made_case(second)], judge)]
+    cleared = {each.node for each in findings if each.code == "cleared"}
+    (judged,) = judge.compare([judge.judge_alone(first)]).runs
+    nodes = {
+        frozenset(NODES[rank] for rank in metric.samples.ranks)
+        for metric in without_cleared(judged, findings).judgements
+        if metric.verdict is not Verdict.PASS
+    }
+    assert cleared == {healed}
+    assert not any(healed in pair for pair in nodes)
+    assert all(other in pair for pair in nodes) and bool(nodes) is stays

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, read_findings
 from fabricheck.fleet.screen import Screen
+from fabricheck.records.node_state import BlockedPath, asked_by
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.node_state import read_states
+from fabricheck.results.node_state import FOLDER, read_states
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import load_topology
 from fabricheck.topology.network import unfold
+from tests.support.states import nic, node
 
 NODES = unfold("nid[001-008]")
 PROGRAM = ["fabricbench", "--operations=unidirectional", "--sizes=2MiB", "--timeout=20", "--output=result.jsonl"]
@@ -108,3 +111,27 @@ def test_a_library_without_collectives_for_the_memory_is_asked_for_none(screen: 
     assert screen.run()
     launches = json.loads(Path(LAUNCHES).read_text())
     assert [each["operations"] for each in launches] == [["unidirectional"], ["alltoall"]]
+
+
+@pytest.mark.parametrize(("blocked", "measured"), [("nid006", ["nid006"]), ("leaf0--spine0", None)])
+def test_a_node_that_nothing_reaches_is_excluded_before_anything_is_launched(
+    screen: Screen, blocked: str, measured: list[str] | None
+) -> None:
+    """Where it may be several nodes, nothing is launched at all."""
+    plant("")
+    Path(FOLDER).mkdir()
+    for host in NODES:
+        lost = [
+            BlockedPath("hsn0", to, 60, 0)
+            for to in asked_by(host, NODES)
+            if blocked in screen.network.routes(f"{host}:hsn0", f"{to}:hsn0")[0].components or blocked in (host, to)
+        ]
+        state = node(host, nics=(nic("hsn0"),), blocked=tuple(lost))
+        Path(FOLDER, f"{host}.before.json").write_text(json.dumps(asdict(state)))
+        if lost:
+            Path(FOLDER, f"{host}.unconnected").touch()
+    assert screen.run() is (measured is not None)
+    named = [(each.node, each.code, each.verdict) for each in read_findings(Path(TROUBLES))] if measured else []
+    assert named == [(each, "no-connection", Verdict.FAIL) for each in measured or ()]
+    assert Path(LAUNCHES).exists() is (measured is not None)
+    assert screen.fleet.good == tuple(each for each in NODES if each not in (measured or ()))

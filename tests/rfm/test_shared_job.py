@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Sequence
 from itertools import product
@@ -13,8 +14,10 @@ from typing import Any
 import pytest
 from reframe.core.exceptions import JobError
 
+from fabricheck.fleet.held_jobs import CLOSED, SESSION
 from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
 from fabricheck.rfm.shared_job import INTERLEAVED, JOBS, SharedJobs, _hangs, _line, _of_a_job, _time, in_turns
+from tests.support.effort import effort
 
 
 def made_task(folder: Path, name: str, seconds: float, limit: float | None = None) -> Any:
@@ -105,6 +108,31 @@ def test_jobs_that_begin_nothing_are_the_end(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(SharedJobs, "_judge", lambda self, task: judged.append(task.check.job._exception))
     SharedJobs._run_together(object.__new__(SharedJobs), tasks)
     assert (jobs, judged) == ([["a", "b"]], [error, error])
+
+
+@pytest.mark.parametrize("seed", range(effort(10)))
+def test_a_job_waits_for_no_node_that_its_session_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    known, policy = rng.randint(1, 9), object.__new__(SharedJobs)
+    policy._held_nodes = 0
+    monkeypatch.setenv(SESSION, str(tmp_path))
+    scheduler = SimpleNamespace(registered_name="slurm")
+    job = SimpleNamespace(
+        scheduler=scheduler, time_limit=60, name="job", jobid=1, prepare=lambda lines: None, submit=lambda: None
+    )
+    sizes: dict[Path, int] = {}
+    for number in range(rng.randint(1, 6)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        task = made_task(folder, "plan", 10)
+        task.testcase.partition.extras = {"nodes": known}
+        task.check.unique_name, task.check.num_nodes = "Test", rng.randint(1, known)
+        policy._submit(job, folder, [task], [])
+        sizes[folder] = task.check.num_nodes
+        assert sum(nodes for kept, nodes in sizes.items() if not (kept / CLOSED).exists()) <= known
+        assert not (folder / CLOSED).exists()
 
 
 def test_of_an_interrupted_job_what_has_ended_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
