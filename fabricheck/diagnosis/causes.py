@@ -264,7 +264,17 @@ def _cause(
         across = [each for each in pair if len(each.nodes) == 2]
         ports = [each for each in components if each.kind is Kind.NIC]
         return _made("slow-pair", (across[0], *ports), members, groups, whole=True) if across else None
+    if node := _only_node(members, groups):
+        return _made("slow-node", (Component.of_node(node),), members, groups, whole=True)
     return _made("all-slow" if is_alike(members) else "no-healthy-majority", (), members, groups, whole=True)
+
+
+def _only_node(members: Sequence[Measurement], groups: Sequence[Group]) -> str:
+    """The node on which all of these were measured, where others pass in the same; else empty."""
+    questions = {row.question for row in members}
+    nodes = set[str]().union(*(row.nodes for row in members))
+    peers = (row for group in groups for row in group.fast if row.question in questions)
+    return nodes.pop() if len(nodes) == 1 and any(nodes.isdisjoint(row.nodes) for row in peers) else ""
 
 
 def _made(

@@ -48,6 +48,11 @@ class Measurement:
         return self.judgement.verdict.is_slow
 
     @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes that its data cross."""
+        return frozenset().union(*(each.nodes for each in self.crosses))
+
+    @property
     def wrong(self) -> bool:
         """Whether its data arrived wrong."""
         return self.slow and self.judgement.samples.wrong_bytes > 0

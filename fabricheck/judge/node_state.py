@@ -22,6 +22,7 @@ from fabricheck.records.component import Component, Kind, short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.node_state import GPUS, NICS, NodeState, States
+from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.proof_logs import HOST_STAGING
@@ -246,11 +247,17 @@ def _unless_busy(judged: RunJudgement, evidence: Sequence[Evidence]) -> RunJudge
 
 
 def _by_processors(run: Run, samples: Samples) -> bool:
-    """Whether cores move the data of a measurement inside a node, or GPUs by way of the host's memory.
+    """Whether cores move the data of a measurement inside a node, as those of emulated GPUs, or GPUs by way of the
+    host's memory.
 
     Copy engines that read or write pinned memory need no core.
     """
-    if not run.on_gpus or run.header["transport"] == "staging" or host_memory_of(run, samples) == "pageable":
+    if (
+        is_rehearsal(run)
+        or not run.on_gpus
+        or run.header["transport"] == "staging"
+        or host_memory_of(run, samples) == "pageable"
+    ):
         return True
     paths = run.footer["proof"]["paths"] if run.footer else ()
     return any(re.search(pattern, path) for pattern in HOST_STAGING for path in paths)

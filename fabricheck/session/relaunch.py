@@ -15,7 +15,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case, node_of_file
 from fabricheck.records.component import short_host
 from fabricheck.records.finding import Finding
-from fabricheck.records.finding_texts import SYMPTOMS
+from fabricheck.records.finding_texts import SLOW
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.session.launches import (
     Chance,
@@ -272,10 +272,12 @@ def launches_of(session: FinishedSession, outcome: Outcome, fleet: Fleet | None 
 
 
 def _vote(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
-    """How a launch counts: FAIL for speed alone is launched again as DEGRADED is, and wrong data are not."""
-    failed = [each for each in findings if each.verdict is Verdict.FAIL]
-    of_speed = all(each.entry.symptom == SYMPTOMS[0] for each in failed)
-    return Verdict.DEGRADED if verdict is Verdict.FAIL and failed and of_speed else verdict
+    """How a launch counts: what is slow alone is launched again as DEGRADED is, also FAIL or on a busy machine; wrong
+    data are not."""
+    own = [each for each in findings if each.verdict is verdict]
+    symptoms = {each.entry.symptom for each in own if verdict is Verdict.FAIL or each.code != "slow-while-busy"}
+    is_slow = verdict in (Verdict.FAIL, Verdict.INCOMPLETE) and own and symptoms <= {SLOW}
+    return Verdict.DEGRADED if is_slow else verdict
 
 
 def _things(problem: Finding) -> set[Thing]:

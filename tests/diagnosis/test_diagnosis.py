@@ -186,6 +186,24 @@ def test_what_only_one_library_loses_is_the_library() -> None:
     assert blamed(diagnose(judged, [together])) == [("slow-library", ("NCCL 2.29.1",))]
 
 
+@pytest.mark.parametrize("seed", range(effort(6, share=2)))
+def test_what_one_node_alone_loses_is_that_node_and_no_library(seed: int) -> None:
+    """Of two to eight nodes with the same library; by one collective of its GPUs, or more."""
+    rng = np.random.default_rng(seed)
+    nodes, loss = NODES[: rng.integers(2, 9)], float(rng.uniform(0.3, 0.9))
+    levels = {"alltoall": 4000.0, "allreduce": 2400.0, "unidirectional": 2900.0}
+    bad, runs = str(rng.choice(nodes)), []
+    for operation in map(str, rng.choice([*levels], rng.integers(1, 4), replace=False)):
+        ways = pairs(4) if operation == "unidirectional" else [tuple(range(4))]
+        for number, host in enumerate(nodes):
+            level = levels[operation] * (1 - loss * (host == bad))
+            run = run_on_gpus([host] * 4, ways, transport="ccl", level=level, operation=operation, seed=number)
+            header = {**run.header, "libraries": {"ccl": {"name": "NCCL", "version": "2.29.1"}}}
+            runs.append(replace(run, header=header, path=f"{operation}/{host}"))
+    _, found = session(runs, judge_of())
+    assert found.causes and all(cause.finding.node == bad for cause in found.causes)
+
+
 @pytest.mark.parametrize("told_of", ["node-busy", "host-memory-slow"])
 @pytest.mark.parametrize(("busy", "code"), [(("nid001",), ""), (("nid002",), "all-slow"), ((), "all-slow")])
 def test_where_all_is_slow_on_a_busy_node_that_is_named_and_no_setting(

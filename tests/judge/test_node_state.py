@@ -20,6 +20,7 @@ from fabricheck.judge.node_state import (
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.node_state import GpuLink, GpuProcess, NodeState, States
+from fabricheck.records.rehearsal import as_rehearsal
 from fabricheck.records.run import Rank, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
@@ -502,6 +503,7 @@ def test_a_fault_of_the_machine_is_a_problem_of_the_run() -> None:
         (1, True, ("ccl", "SHM/direct/direct"), True),
         (1, True, ("mpi", "cuda: cuda_copy/cuda"), True),
         (1, True, ("staging", ""), True),
+        (1, True, ("copy", "emulated"), True),
         (4, True, ("staging", ""), False),
     ],
 )
@@ -516,6 +518,7 @@ def test_slow_on_processors_that_had_other_work_says_nothing_of_the_machine(
     header = {**run.header, "backend": "cuda" if gpus else "host", "transport": transport}
     footer = {**(run.footer or {}), "proof": {"paths": {path: 24} if path else {}}}
     run = replace(run, ranks=places, header=header, footer=footer)
+    run = as_rehearsal(run) if path == "emulated" else run
     alone = judge_run(run, lambda *_: Expectation(1e9, 1e9, 2e9, 0.5, "made"), {})
     (found,) = beside_metrics([alone])
     codes = {each.code for each in found.judgements}

@@ -17,6 +17,7 @@ from fabricheck.diagnosis.causes import diagnose
 from fabricheck.history.session_nodes import node_records
 from fabricheck.records.case import Case
 from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding
 from fabricheck.records.metrics import metrics_of
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
@@ -27,7 +28,7 @@ from fabricheck.session.launches import MOST_LAUNCHES, Launched, read_launched, 
 from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.reframe import Selection
 from fabricheck.session.reframe_report import FinishedSession
-from fabricheck.session.relaunch import Again, launches_of
+from fabricheck.session.relaunch import Again, _vote, launches_of
 from fabricheck.session.slow_once import slow_again, write_slow_once
 from fabricheck.session.suite_run import Launcher
 from fabricheck.suite import Suite
@@ -130,6 +131,19 @@ def test_below_the_minimum_is_launched_again_and_fails_where_it_is_so_again(
     session, outcome = judged_again(tmp_path, monkeypatch, crossing)
     assert outcome.verdict in verdicts
     assert len(read_launched(session.folder)[0].said) > 1
+
+
+@pytest.mark.parametrize(
+    ("verdict", "codes", "counts"),
+    [
+        (Verdict.INCOMPLETE, ["slow-while-busy"], Verdict.DEGRADED),
+        (Verdict.INCOMPLETE, ["slow-while-busy", "no-baseline"], Verdict.INCOMPLETE),
+        (Verdict.FAIL, ["below-floor"], Verdict.DEGRADED),
+        (Verdict.FAIL, ["below-floor", "wrong-bytes"], Verdict.FAIL),
+    ],
+)
+def test_what_is_only_slow_is_launched_again(verdict: Verdict, codes: Sequence[str], counts: Verdict) -> None:
+    assert _vote(verdict, [Finding(code, verdict, "") for code in codes]) is counts
 
 
 def measured_in(folder: Path, test: str = "PingPong", factor: float = 1.0, place: int = 0) -> Case:
