@@ -49,16 +49,11 @@ def without_cleared(judged: RunJudgement, findings: Iterable[Finding]) -> RunJud
     for finding in findings:
         if finding.code == "cleared" and judged.run.path in finding.files:
             cleared.update(finding.components)
-    if not cleared:
-        return judged
-    judgements = list(judged.judgements)
-    rows = (row for group in groups_of(0, judged, network=True) for row in group.rows)
-    for row in rows:
-        if row.slow and not row.wrong and not cleared.isdisjoint(row.crosses):
-            reason = f"{row.judgement.reason}; healthy when measured again"
-            passed = replace(row.judgement, verdict=Verdict.PASS, reason=reason)
-            judgements[judgements.index(row.judgement)] = passed
-    return judged.with_judgements(judgements)
+    rows = [row for group in groups_of(0, judged, network=True) for row in group.rows] if cleared else []
+    crossing = {
+        row.judgement.name for row in rows if row.slow and not row.wrong and not cleared.isdisjoint(row.crosses)
+    }
+    return judged.excused(lambda each: each.name in crossing, "healthy when measured again")
 
 
 def with_session_findings(judged: RunJudgement, judge: SystemJudge, partition: str = "") -> RunJudgement:

@@ -1,17 +1,17 @@
-"""A run over a fleet that goes on where an earlier one ended: what is whole there is copied, and not measured again."""
+"""A run over a fleet that goes on where an earlier one ended: what single nodes have whole is not measured again.
+
+Their network is: pairs are compared with each other, so that all of them are of one job.
+"""
 
 from __future__ import annotations
 
 import shutil
-import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from fabricheck.fleet.record import TROUBLES, Fleet, read_findings, write_findings
 from fabricheck.records.case import NODES
-from fabricheck.records.component import short_host
 from fabricheck.records.finding import Finding
-from fabricheck.results.fabricbench import read_run
 
 #: fabricbench's exit statuses of a node that did what it was asked: measured, with wrong data, and unsupported.
 DONE = (0, 5, 6)
@@ -56,33 +56,9 @@ def take_nodes(fleet: Fleet) -> tuple[str, ...]:
     return tuple(taken)
 
 
-def take_launch(fleet: Fleet, file: str, nodes: Collection[str]) -> bool:
-    """Whether an earlier run has a whole result `file` of this very launch over `nodes`, which is copied then."""
-    rounds = f"{file}.rounds"
-    for folder in _folders_before(fleet):
-        same = not Path(rounds).exists() or (
-            (folder / rounds).exists() and (folder / rounds).read_bytes() == Path(rounds).read_bytes()
-        )
-        if not same or not (folder / file).exists():
-            continue
-        run = read_run(folder / file)
-        hosts = {short_host(each.host) for each in run.ranks}
-        if run.footer is None or run.problems or hosts != {short_host(node) for node in nodes}:
-            continue
-        output_file = folder / f"{file}.said"
-        if output_file.exists():
-            shutil.copy(output_file, output_file.name)
-            # Where the library's log has to be.
-            sys.stderr.write(output_file.read_text(encoding="utf-8", errors="replace"))
-        Path(f"{file}.{TAKEN}").write_text(f"{folder}\n", encoding="utf-8")
-        shutil.copy(folder / file, file)
-        return True
-    return False
-
-
 def is_taken_over(file: Path) -> bool:
     """Whether a result file was copied from an earlier run."""
-    return file.with_name(TAKEN).exists() or file.with_name(f"{file.name}.{TAKEN}").exists()
+    return file.with_name(TAKEN).exists()
 
 
 def _folders_before(fleet: Fleet) -> tuple[Path, ...]:

@@ -4,7 +4,6 @@
 
 Leaves screen.jsonl, retest.jsonl where something was suspected, together.jsonl, and launches.json with what each had to
 be. Where a launch fails, the nodes that keep it from starting are found, excluded, and it starts again without them.
-What an earlier run has whole is taken over (fabricheck.fleet.resume).
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from fabricheck.diagnosis.network.routes import Ways
 from fabricheck.errors import UserError
 from fabricheck.fleet.allocation import is_over
 from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, did_not_start, write_findings
-from fabricheck.fleet.resume import take_launch
 from fabricheck.fleet.steps import Ended, run_step, words_of_step
 from fabricheck.judge.policy import load_policy
 from fabricheck.records.finding import Finding
@@ -153,8 +151,6 @@ class Screen:
                 return False
             plan, chosen = rounds(chosen) if rounds is not None else (None, chosen)
             words = self._words(file, chosen, plan)
-            if take_launch(self.fleet, file, chosen):
-                return True
             ended = self._launch(words, chosen, Path(f"{file}.said"), self.limit_s)
             if ended.status in _MEASURED:
                 return True

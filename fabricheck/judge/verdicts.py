@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -50,13 +50,9 @@ class RunJudgement:
 
     def outvoted(self) -> RunJudgement:
         """The run, of which nothing slow counts."""
-        judgements = (
-            replace(each, verdict=Verdict.PASS) if each.verdict is Verdict.DEGRADED else each
-            for each in self.judgements
-        )
         problems = tuple(each for each in self.problems if each.verdict is not Verdict.DEGRADED)
-        verdict = Verdict.PASS if self.verdict is Verdict.DEGRADED else self.verdict
-        return replace(self, verdict=verdict, problems=problems, judgements=tuple(judgements))
+        run = replace(self, problems=problems)
+        return run.excused(lambda each: each.verdict is Verdict.DEGRADED, "most launches are not slow")
 
     @property
     def slow_once(self) -> tuple[str, ...]:
@@ -65,13 +61,13 @@ class RunJudgement:
 
     def of_one_launch(self) -> RunJudgement:
         """The run, in which nothing is slow that takes a second launch to show (`slow_once`)."""
-        judgements = [
-            replace(each, verdict=Verdict.PASS, reason=f"{each.reason}; in one launch alone, which does not count")
-            if each.needs_second_launch
-            else each
-            for each in self.judgements
-        ]
-        return self.with_judgements(judgements)
+        return self.excused(lambda each: each.needs_second_launch, "in one launch alone, which does not count")
+
+    def excused(self, is_excused: Callable[[Judgement], bool], reason: str) -> RunJudgement:
+        """The run, in which these judgements are PASS for a `reason`."""
+        passed = (replace(each, verdict=Verdict.PASS, reason=f"{each.reason}; {reason}") for each in self.judgements)
+        pairs = zip(self.judgements, passed, strict=True)
+        return self.with_judgements([new if is_excused(old) else old for old, new in pairs])
 
     @property
     def final_verdict(self) -> Verdict:
@@ -83,7 +79,7 @@ class RunJudgement:
         """With these in place of its own, and the verdict that they and its problems come to."""
         own = tuple(judgements)
         verdicts = [*(each.verdict for each in self.problems), *(each.verdict for each in own)]
-        return self if own == self.judgements else replace(self, judgements=own, verdict=worst(verdicts))
+        return replace(self, judgements=own, verdict=worst(verdicts))
 
     def with_problems(self, problems: Sequence[Finding], *, first: bool = False) -> RunJudgement:
         """With these problems too, after its own or `first`, and no better a verdict than theirs."""

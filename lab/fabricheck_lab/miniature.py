@@ -25,6 +25,7 @@ from fabricheck.suite import MINIATURE, outside_roots, site_root
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology, load_topology, partition_files
 from fabricheck.topology.network import Network, NetworkSwitch, fold, node_of
+from fabricheck.topology.nic import nics_of
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import read_yaml
 
@@ -83,6 +84,8 @@ def plan(name: str, nodes: int, scale: float | None, root: Path) -> Miniature:
         raise UserError(
             f"--nodes {nodes}: {name} has no NICs in its topology, so its nodes cannot be joined: --nodes 1"
         )
+    if nodes > 1 and any(len(nics_of(topology, gpu)) > 1 for gpu in topology.gpus):
+        raise UserError(f"{name}: a GPU has several NICs, and the stand-in of NCCL uses one: describe one for each GPU")
     fastest = max((nic.rate_gbps for nic in topology.nics), default=None)
     if scale is None:
         scale = nic_mbps(topology) / 1e3 / fastest if fastest else WITHOUT_NICS

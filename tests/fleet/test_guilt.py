@@ -27,18 +27,19 @@ class Machine:
 
 @st.composite
 def fleets(draw: st.DrawFn) -> tuple[list[str], list[str]]:
-    """Of a few nodes fewer than half are bad, of many an eighth."""
+    """Of a few nodes any are bad, of many an eighth."""
     nodes = draw(st.lists(st.sampled_from(NAMES), min_size=3, unique=True))
-    most = (len(nodes) - 1) // 2 if len(nodes) <= 16 else len(nodes) // 8
-    bad = draw(st.lists(st.sampled_from(nodes), max_size=most, unique=True))
-    return nodes, bad
+    most = len(nodes) if len(nodes) <= 16 else len(nodes) // 8
+    return nodes, draw(st.lists(st.sampled_from(nodes), max_size=most, unique=True))
 
 
 @given(fleets(), st.lists(st.sampled_from(NAMES)))
-def test_the_guilty_are_named_and_nobody_else(fleet: tuple[list[str], list[str]], suspects: list[str]) -> None:
-    """Whatever something else has suspected before."""
+def test_the_guilty_are_named_where_they_are_fewer_than_half(
+    fleet: tuple[list[str], list[str]], suspects: list[str]
+) -> None:
+    """Whatever something else has suspected before. Where as many fail as start, it may be anything."""
     nodes, bad = fleet
-    assert set(find_guilty(nodes, Machine(bad), suspects)) == set(bad)
+    assert set(find_guilty(nodes, Machine(bad), suspects)) == (set(bad) if 2 * len(bad) < len(nodes) else set())
 
 
 def test_one_of_many_takes_few_starts() -> None:
@@ -46,10 +47,6 @@ def test_one_of_many_takes_few_starts() -> None:
     assert find_guilty(NAMES, machine) == ("nid041",)
     # A half of each half, and the proof.
     assert machine.starts <= 2 * math.log2(len(NAMES)) + 3
-
-
-def test_where_nothing_starts_no_node_is_named() -> None:
-    assert find_guilty(NAMES, lambda _: False) == ()
 
 
 def test_what_starts_the_second_time_is_not_named() -> None:
@@ -63,9 +60,3 @@ def test_what_starts_the_second_time_is_not_named() -> None:
 
     assert find_guilty(NAMES[:8], starts) == ()
     assert sum(alone_with_others) == 2
-
-
-def test_half_of_the_nodes_are_never_named() -> None:
-    """Where as many fail as start, it may be anything."""
-    assert find_guilty(["a", "b", "c", "d"], lambda nodes: not {*nodes} & {"c", "d"}) == ()
-    assert find_guilty(["a", "b", "c", "d", "e"], lambda nodes: not {*nodes} & {"d", "e"}) == ("d", "e")

@@ -82,18 +82,6 @@ def test_of_a_job_that_ended_early_no_node_is_good_and_the_worst_is_said_first(t
     assert [each.verdict for each in found.bad[0].evidence] == [Verdict.FAIL, Verdict.DEGRADED]
 
 
-def test_a_node_that_nothing_was_measured_on_is_not_good(tmp_path: Path) -> None:
-    found = verdict_of_fleet(fleet(tmp_path), (), (), ())
-    assert found.message == "0 of 8 nodes good, 0 bad, 8 not checked"
-
-
-def test_what_may_be_a_switch_is_no_nodes_fault(tmp_path: Path) -> None:
-    either = bad_finding(Verdict.DEGRADED, "loses 50%", "nid002:hsn0--leaf0 or leaf0")
-    both = bad_finding(Verdict.DEGRADED, "loses 50%", "nid002 or nid003")
-    found = verdict_of_fleet(fleet(tmp_path), (), (), [either, both])
-    assert (names(found), found.elsewhere) == ([], (either, both))
-
-
 def test_a_host_with_a_domain_is_its_node(tmp_path: Path) -> None:
     wrong = run("nid005.site.example", problems=(bad_finding(Verdict.FAIL, "2 wrong bytes"),))
     assert names(verdict_of_fleet(fleet(tmp_path), (), [wrong], ())) == ["nid005"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +10,9 @@ import pytest
 
 from fabricheck.fleet.node_verdicts import verdict_of_fleet
 from fabricheck.fleet.record import FOLDER, TROUBLES, Fleet, did_not_start, not_run, read_findings, write_findings
-from fabricheck.fleet.resume import carry_on, is_taken_over, take_launch
+from fabricheck.fleet.resume import carry_on, is_taken_over
 from fabricheck.fleet.sweep import sweep
 from fabricheck.topology.network import unfold
-from tests.support.result_files import HOST
 
 NODES = unfold("nid[001-004]")
 TEST = "site/gpu/openmpi/Smoke_0a1b2c3d"
@@ -126,32 +123,6 @@ def test_where_slurm_is_silent_the_node_is_to_blame(log: Path, tmp_path: Path) -
     fleet = make_run(tmp_path, 1)
     assert sweep(fleet, 1, (20.0, 1.0), ("srun",), PROGRAM)
     assert ([each.node for each in fleet.excluded], fleet.ended) == (["nid003"], "")
-
-
-def test_a_launch_is_taken_over_that_is_this_very_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    before = make_run(tmp_path, 1, "output")
-    shutil.copy(HOST, "screen.jsonl")
-    Path("screen.jsonl.rounds").write_text("0 1\n")
-    Path("screen.jsonl.said").write_text("the library's log\n")
-    (host,) = {each["host"] for each in json.loads(HOST.read_text().splitlines()[0])["ranks"]}
-    fleet = make_run(tmp_path, 2, earlier=(str(before.folder.parent),))
-    Path("screen.jsonl.rounds").write_text("1 0\n")
-    assert not take_launch(fleet, "screen.jsonl", [host])  # other rounds
-    Path("screen.jsonl.rounds").write_text("0 1\n")
-    assert not take_launch(fleet, "screen.jsonl", [host, "nid099"])  # other nodes
-    assert not take_launch(fleet, "together.jsonl", [host])
-    assert capsys.readouterr().err == ""
-    assert take_launch(fleet, "screen.jsonl", [host])
-    assert Path("screen.jsonl").read_bytes() == HOST.read_bytes()
-    assert is_taken_over(Path("screen.jsonl"))
-    assert capsys.readouterr().err == "the library's log\n"
-    # One that did not get to its end is measured again.
-    lines = HOST.read_text().splitlines(keepends=True)
-    (Path(fleet.earlier[0]) / "output" / TEST / "screen.jsonl").write_text("".join(lines[:-1]))
-    assert not take_launch(fleet, "screen.jsonl", [host])
 
 
 def test_the_nodes_of_a_run_that_resumes() -> None:
