@@ -45,10 +45,8 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
 
 def without_cleared(judged: RunJudgement, findings: Iterable[Finding]) -> RunJudgement:
     """The run, in which nothing is slow for a part that `findings` say is healthy when measured again (`cleared`)."""
-    cleared = set[Component]()
-    for finding in findings:
-        if finding.code == "cleared" and judged.run.path in finding.files:
-            cleared.update(finding.components)
+    told = (each for each in findings if each.code == "cleared" and judged.run.path in each.files)
+    cleared = set[Component]().union(*(finding.components for finding in told))
     rows = [row for group in groups_of(0, judged, network=True) for row in group.rows] if cleared else []
     crossing = {
         row.judgement.name for row in rows if row.slow and not row.wrong and not cleared.isdisjoint(row.crosses)

@@ -96,12 +96,8 @@ class Screen:
             return True
         states = read_states(Path(SCREEN).absolute())
         blocked = [finding for finding in find_blocked(states, self.topology) if finding.is_problem]
-        proven = [replace(finding, verdict=Verdict.FAIL) for finding in blocked if finding.node]
-        if len(proven) == len(blocked):
-            self._blame(proven)
-            return True
-        sys.stderr.write("fabricheck: nodes do not reach each other, so the network is not screened\n")
-        return False
+        self._blame([replace(finding, verdict=Verdict.FAIL) for finding in blocked if finding.node])
+        return all(finding.node for finding in blocked)
 
     def _measured(self) -> bool:
         if not self._measure(SCREEN, self._screen):
@@ -167,8 +163,11 @@ class Screen:
 
     def _words(self, file: str, nodes: Sequence[str], plan: RoundsPlan | None) -> list[str]:
         own = [f"--output={file}", f"--expect-ranks={self.ranks * len(nodes)}", f"--expect-nodes={len(nodes)}"]
-        operations = self._collectives if plan is None else [self._operation]
+        operations = [self._operation]
         if plan is None:
+            # Of the collectives those that the library has for this memory.
+            has_all = "--implementation=transfers" not in self.program
+            operations = [each for each in _COLLECTIVES if has_all or each not in COLLECTIVES_ONLY]
             own += ["--schedules=uncontended"]
         else:
             Path(f"{file}.rounds").write_text(write_rounds(plan), encoding="utf-8")
@@ -177,12 +176,6 @@ class Screen:
         self.launches.append({"file": file, "operations": operations, "nodes": len(nodes)})
         Path(LAUNCHES).write_text(json.dumps(self.launches) + "\n", encoding="utf-8")
         return [*(word for word in self.program if not word.startswith(_OWN)), *own]
-
-    @property
-    def _collectives(self) -> list[str]:
-        """Those that the library has for this memory."""
-        own = "--implementation=transfers" not in self.program
-        return [each for each in _COLLECTIVES if own or each not in COLLECTIVES_ONLY]
 
     @property
     def _operation(self) -> str:
@@ -203,22 +196,17 @@ class Screen:
         left = ("--sizes=", "--budget=", "--min-iterations=", "--timeout=", *_OWN)
         command = [*(word for word in self.program if not word.startswith(left)), *own, *tiny, "--timeout=10"]
         Path(_START).unlink(missing_ok=True)  # fabricbench writes over no result
-        status = self._launch(command, nodes, Path(f"{_START}.said"), self.patience_s).status
-        Path(_START).unlink(missing_ok=True)
-        return status in _MEASURED
+        return self._launch(command, nodes, Path(f"{_START}.said"), self.patience_s).status in _MEASURED
 
     def _exclude(self, nodes: Sequence[str], ended: Ended) -> bool:
         """Names the nodes that are to blame for a launch; whether there are any."""
-        named = [each.node for each in start_failures(ended.said, nodes) if each.node]
+        named = tuple(each.node for each in start_failures(ended.said, nodes) if each.node)
         guilty = find_guilty(nodes, self._starts, named)
         told = "MPI failed twice to start with this node, and starts without it"
-        findings = [did_not_start(node, told) for node in guilty]
-        if not guilty and named and len(named) < len(nodes) / 2:
+        if not guilty and len(named) < len(nodes) / 2:
             # It starts with all of them: what was named ended or hung later.
-            findings = [
-                did_not_start(node, f"MPI starts with this node, but the run did not complete: {ended.reason}")
-                for node in named
-            ]
+            guilty, told = named, f"MPI starts with this node, but the run did not complete: {ended.reason}"
+        findings = [did_not_start(node, told) for node in guilty]
         if is_over(self.fleet):
             return False
         self._blame(findings)
@@ -263,14 +251,13 @@ def find_guilty(nodes: Sequence[str], starts: Starts, suspects: Iterable[str] = 
         core = _startable_subset(nodes, starts)
     out: list[str] = []
     left = [[node for node in nodes if node not in core]] if core else []
-    while left:
-        group = left.pop()
+    for group in left:  # which grows
         if not group or starts([*core, *group]):
             core += group
         elif len(group) == 1:
             out += group
         else:
-            left += _halves(group)[::-1]
+            left += _halves(group)
     if len(core) <= len(out):
         return ()
     proved: set[str] = set()
@@ -285,11 +272,11 @@ def find_guilty(nodes: Sequence[str], starts: Starts, suspects: Iterable[str] = 
 def _startable_subset(nodes: Sequence[str], starts: Starts) -> list[str]:
     """Nodes that start together: all, else a half, a quarter, and so on; none where no two do."""
     groups = [list(nodes)]
-    while any(len(group) > 1 for group in groups):
-        for group in groups:
-            if len(group) > 1 and starts(group):
+    for group in groups:  # which grows
+        if len(group) > 1:
+            if starts(group):
                 return group
-        groups = [half for group in groups for half in _halves(group) if half]
+            groups += _halves(group)
     # The good ones of a few may all have stood beside another.
     pairs = combinations(nodes, 2) if len(nodes) <= _MOST_FOR_PAIRS else ()
     return next((list(pair) for pair in pairs if starts(pair)), [])

@@ -69,14 +69,13 @@ def seconds_of(plan: MeasurementPlan) -> float:
     """How long a plan takes at most where a few iterations fit into a budget; 0 where it has no budget to go by."""
     if plan.budget <= 0:
         return 0.0
-    measurements = sum(_rounds(plan, operation) for operation in plan.operations) * count_sizes(plan.sizes)
+    measurements = 0
+    for operation in plan.operations:
+        schedules = plan.schedules if operation in PAIRS or operation in MEMORY_PATHS else ("",)
+        measurements += count_sizes(plan.sizes) * sum(_rounds(plan, operation, schedule) for schedule in schedules)
+    start = _START_S * (1 + plan.ranks / 1000)
     host_memory = _HOST_MEMORY_S if any(operation in HOST_PATHS for operation in plan.operations) else 0.0
-    return _start_seconds(plan) + host_memory + _OF_BUDGET * plan.budget * measurements + plan.burn_in
-
-
-def _start_seconds(plan: MeasurementPlan) -> float:
-    """Of these, until the ranks have started."""
-    return _START_S * (1 + plan.ranks / 1000) if plan.budget > 0 else 0.0
+    return start + host_memory + _OF_BUDGET * plan.budget * measurements + plan.burn_in
 
 
 def records_of(plan: MeasurementPlan) -> int:
@@ -143,16 +142,8 @@ def _rule(plan: MeasurementPlan, operation: str, schedule: str) -> PairRule | No
     return replace(rule, turns=plan.turns if rule.in_rounds and plan.turns < rule.all_turns else 0)
 
 
-def _rounds(plan: MeasurementPlan, operation: str) -> int:
+def _rounds(plan: MeasurementPlan, operation: str, schedule: str) -> int:
     """How many measurements of one size an operation is."""
-    return sum(_rounds_of_schedule(plan, operation, each) for each in _schedules(plan, operation))
-
-
-def _schedules(plan: MeasurementPlan, operation: str) -> Iterator[str]:
-    yield from plan.schedules if operation in PAIRS or operation in MEMORY_PATHS else ("",)
-
-
-def _rounds_of_schedule(plan: MeasurementPlan, operation: str, schedule: str) -> int:
     if operation in PAIRS:
         rule = _rule(plan, operation, schedule)
         return rule.round_count if rule is not None else 2

@@ -45,19 +45,6 @@ def test_the_healthy_cluster_is_green(site: Site, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.matrix
-def test_group_patterns_of_nodes_with_one_port(site: Site) -> None:
-    """Four ranks of a node share its only port: what two would carry is expected nowhere."""
-    topology, settings = (site.root / "site_configs/emulated" / name for name in ("topology.yaml", "settings.py"))
-    lines = [line for line in topology.read_text(encoding="utf-8").splitlines() if "hsn1" not in line]
-    topology.write_text("\n".join(lines), encoding="utf-8")
-    replace(settings, '["hsn0", "hsn1"]', '["hsn0"]')
-    replace(settings, '["openmpi-packed", "openmpi-round-robin"]', '["openmpi"]')
-    done = site.run("two-ports", name="NodeGroups")
-    assert done.status == 0, done.output
-    assert done.problems == ()
-
-
-@pytest.mark.matrix
 def test_a_slow_second_port(site: Site) -> None:
     """A rank for each port where the environment binds them, and both ports at once."""
     faults.slow(site.cluster, "nid002:hsn1", 60)
@@ -75,19 +62,6 @@ def test_a_slow_link(site: Site) -> None:
     done = site.run(LEAF)
     said = "[slow-part nid002 or nid002:hsn0 or nid002:hsn0--leaf0]"
     expect(done, f"a link is {percent}% slower", "fault slow nid002:hsn0", Verdict.DEGRADED, said)
-
-
-@pytest.mark.matrix
-def test_a_slow_link_stays_slow_where_it_is_launched_again(site: Site) -> None:
-    """On the same two nodes of the four that are idle: others would be healthy."""
-    faults.slow(site.cluster, "nid002:hsn0", 30)
-    done = site.run("pair", "--launches", "3")
-    assert done.status == 1, done.output
-    assert any("was launched 2 times: DEGRADED, DEGRADED; the result is DEGRADED" in each for each in done.findings), (
-        done.output
-    )
-    (script,) = done.folder.glob("launch-2/**/NodePairs*/rfm_job.sh")
-    assert "#SBATCH --nodelist=nid001,nid002" in script.read_text()
 
 
 @pytest.mark.matrix
@@ -153,13 +127,6 @@ def test_a_link_that_flaps(site: Site) -> None:
     faults.flap(site.cluster, "nid002:hsn0", 1.0)
     done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=4")
     expect(done, "a link goes down and up", "fault flap nid002:hsn0", Verdict.INCOMPLETE, "[rank-hangs")
-
-
-@pytest.mark.matrix
-def test_a_port_without_carrier(site: Site) -> None:
-    faults.unplug(site.cluster, "nid003:hsn0")
-    done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=1")
-    expect(done, "a cable is unplugged", "fault unplug nid003:hsn0", Verdict.INCOMPLETE, "")
 
 
 @pytest.mark.matrix

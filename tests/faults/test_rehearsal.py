@@ -81,13 +81,6 @@ def test_a_healthy_miniature_is_green_and_called_a_rehearsal(lumi: Cluster, tmp_
     assert {host for each in told.verdict["runs"] for host in each["hosts"]} == {"nid001", "nid002"}
 
 
-def test_a_slow_link_between_two_gpus_is_red_and_only_its_direction(alps: Cluster, tmp_path: Path) -> None:
-    told = require_named(alps, tmp_path, "a link between GPUs slow in one direction")
-    (peers,) = told.verdict["runs"]
-    slow = {each["name"].rpartition("_uncontended_")[2][:3] for each in peers["metrics"] if each["verdict"] != "PASS"}
-    assert slow == {"0_1"}
-
-
 @pytest.mark.parametrize("names", TOGETHER, ids=["in a node", "between nodes", "port by port"])
 def test_faults_of_nvidias_gpus_are_red_and_named(alps: Cluster, tmp_path: Path, names: tuple[str, ...]) -> None:
     require_named(alps, tmp_path, *names)

@@ -71,15 +71,12 @@ def test_each_source_names_its_node_and_the_others_are_good(tmp_path: Path) -> N
     assert found.message == "3 of 9 nodes good, 4 bad, 2 not checked"
 
 
-def test_of_a_job_that_ended_early_no_node_is_good_and_the_worst_is_said_first(tmp_path: Path) -> None:
-    ended = fleet(tmp_path)
-    ended.end("the job was cancelled")
-    slow = run("nid001", problems=(bad_finding(Verdict.DEGRADED, "loses 50%", "nid001:gpu1"),))
-    wrong = run("nid001", problems=(bad_finding(Verdict.FAIL, "2 wrong bytes", "nid001"),))
-    other = run("nid002", "nid003")
-    found = verdict_of_fleet(ended, (), [slow, wrong, other], ())
-    assert (found.good, found.unchecked["nid002"]) == ((), "the job was cancelled")
-    assert [each.verdict for each in found.bad[0].evidence] == [Verdict.FAIL, Verdict.DEGRADED]
+def test_the_worst_of_a_node_is_said_first(tmp_path: Path) -> None:
+    slow, wrong = (
+        run("nid001", problems=(bad_finding(verdict, "", "nid001"),)) for verdict in (Verdict.DEGRADED, Verdict.FAIL)
+    )
+    (bad,) = verdict_of_fleet(fleet(tmp_path), (), [slow, wrong], ()).bad
+    assert [each.verdict for each in bad.evidence] == [Verdict.FAIL, Verdict.DEGRADED]
 
 
 def test_a_host_with_a_domain_is_its_node(tmp_path: Path) -> None:
@@ -133,14 +130,11 @@ def test_every_node_is_counted_once(tmp_path_factory: pytest.TempPathFactory, fo
     assert all(line.isprintable() for line in lines) and lines[-1].startswith(verdict.message)
 
 
-def test_of_many_bad_nodes_the_table_names_each_and_shows_some(tmp_path: Path) -> None:
+def test_the_table_of_many_bad_nodes_shows_some(tmp_path: Path) -> None:
     nodes = unfold("nid[001-500]")
     many = Fleet(tmp_path, "site", "site:gpu", "all", "17", nodes)
     found = verdict_of_fleet(many, [did_not_start(node, "it failed twice") for node in nodes], (), ())
-    lines = list(table(found, NodeParts()))
-    assert len(lines) < 100
-    assert lines[-3] == "and 480 more (verdict.json): nid[021-500]"
-    assert lines[-1].startswith("0 of 500 nodes good, 500 bad, 0 not checked")
+    assert len(list(table(found, NodeParts()))) < 100
 
 
 @pytest.mark.parametrize(

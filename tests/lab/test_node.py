@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socketserver
 import subprocess
 import sys
 import threading
@@ -485,44 +484,6 @@ def test_a_missing_gpu_and_another_order(alps: Machine) -> None:
     run = alps.run("--transport=copy", "--operations=alltoall", "--sizes=8", *ITERATIONS)
     bus_ids = [rank["device"]["bus_id"] for rank in run.header["ranks"]]
     assert bus_ids == sorted(bus_ids, reverse=True)
-
-
-def test_a_time_out_tells_what_nccl_says(alps: Machine) -> None:
-    alps.plant({"hung_gpus": ["gpu1"]})
-    options = ("--transport=ccl", "--operations=allreduce", "--sizes=8", "--timeout=1", *ITERATIONS)
-    with ras_of_two_processes() as address:
-        run = alps.run(*options, ranks=2, variables={"NCCL_RAS_ADDR": address})
-    said = "DEAD: 1 job process is considered dead; Process 42 on node 10.0.0.7 managing GPU 1"
-    assert run.status == 4, run.said
-    assert f"NCCL says: {said}\n" in run.said
-    assert run.error["kind"] == "timeout"
-    assert run.error["library"] == said
-
-
-@contextmanager
-def ras_of_two_processes() -> Iterator[str]:
-    """Answers like NCCL's RAS for a job one process of which is dead. Yields its address."""
-    status = (
-        "Job summary\n===========\n\n"
-        "  Nodes  Processes         GPUs  Processes     GPUs\n"
-        "(total)   per node  per process    (total)  (total)\n"
-        "      1          2            1          2        2\n\n"
-        "Errors\n======\n\nDEAD\n  1 job process is considered dead\n"
-        "  Process 42 on node 10.0.0.7 managing GPU 1\n\nWarnings\n========\n\n"
-    )
-
-    class Ras(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            for answer in ("SERVER PROTOCOL 2\n", "OK\n", status):
-                self.rfile.readline()
-                self.wfile.write(answer.encode())
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Ras) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize(

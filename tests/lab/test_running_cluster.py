@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -144,28 +143,6 @@ def test_a_delay_of_a_cable_and_of_a_trunk(cluster: Cluster) -> None:
     faults.clear(cluster)
     assert not any(one.is_running() for one in holders)
     assert reaches(cluster, "nid003", "nid002:hsn0")
-
-
-def test_a_delayed_cable_loses_everything_without_what_holds_its_packets(cluster: Cluster) -> None:
-    """No delay that has ended is taken for a healthy cable; `clear` puts it back."""
-    faults.delay(cluster, "nid002:hsn0", 0)
-    assert reaches(cluster, "nid001", "nid002:hsn0")
-    holder = cluster.daemon("delay nid002:hsn0--leaf0")
-    assert holder is not None
-    holder.signal(signal.SIGKILL)
-    assert until(lambda: not holder.is_running())
-    assert not reaches(cluster, "nid001", "nid002:hsn0")
-    assert reaches(cluster, "nid001", "nid002:hsn1")
-    faults.clear(cluster)
-    assert reaches(cluster, "nid001", "nid002:hsn0")
-
-
-def test_what_no_delay_can_be(cluster: Cluster) -> None:
-    for microseconds in (-1.0, 1e6 + 1, float("nan")):
-        with pytest.raises(UserError, match="can take 0 to 1,000,000 us more"):
-            faults.delay(cluster, "nid002:hsn0", microseconds)
-    with pytest.raises(UserError, match="there is no link 'nid9:hsn0'"):
-        faults.delay(cluster, "nid9:hsn0", 1.0)
 
 
 def test_a_flapping_trunk_is_sometimes_up_and_sometimes_down(cluster: Cluster) -> None:

@@ -138,7 +138,6 @@ def test_below_the_minimum_is_launched_again_and_fails_where_it_is_so_again(
     [
         (Verdict.INCOMPLETE, ["slow-while-busy"], Verdict.DEGRADED),
         (Verdict.INCOMPLETE, ["slow-while-busy", "no-baseline"], Verdict.INCOMPLETE),
-        (Verdict.FAIL, ["below-floor"], Verdict.DEGRADED),
         (Verdict.FAIL, ["below-floor", "wrong-bytes"], Verdict.FAIL),
     ],
 )
