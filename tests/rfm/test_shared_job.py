@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from reframe.core.exceptions import JobError
@@ -115,24 +116,20 @@ def test_a_job_waits_for_no_node_that_its_session_keeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     rng = random.Random(seed)
-    known, policy = rng.randint(1, 9), object.__new__(SharedJobs)
+    nodes, policy, kept = rng.randint(1, 9), object.__new__(SharedJobs), dict[Path, int]()
     policy._held_nodes = 0
     monkeypatch.setenv(SESSION, str(tmp_path))
-    scheduler = SimpleNamespace(registered_name="slurm")
-    job = SimpleNamespace(
-        scheduler=scheduler, time_limit=60, name="job", jobid=1, prepare=lambda lines: None, submit=lambda: None
-    )
-    sizes: dict[Path, int] = {}
+    job: Any = MagicMock(scheduler=SimpleNamespace(registered_name="slurm"), time_limit=60)
+    job.name = "job"
     for number in range(rng.randint(1, 6)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
+        (folder := tmp_path / str(number)).mkdir()
         task = made_task(folder, "plan", 10)
-        task.testcase.partition.extras = {"nodes": known}
-        task.check.unique_name, task.check.num_nodes = "Test", rng.randint(1, known)
+        task.testcase.partition.extras = {"nodes": nodes}
+        task.check.unique_name, task.check.num_nodes = "Test", rng.randint(1, nodes)
         policy._submit(job, folder, [task], [])
-        sizes[folder] = task.check.num_nodes
-        assert sum(nodes for kept, nodes in sizes.items() if not (kept / CLOSED).exists()) <= known
-        assert not (folder / CLOSED).exists()
+        kept = {each: count for each, count in kept.items() if not (each / CLOSED).exists()}
+        kept[folder] = task.check.num_nodes
+        assert sum(kept.values()) <= nodes
 
 
 def test_of_an_interrupted_job_what_has_ended_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
