@@ -16,7 +16,7 @@ from fabricheck.diagnosis.of_session import find_all, with_session_findings, wit
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.finding import split
-from fabricheck.records.run import Run
+from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict
 from tests.support.effort import effort
 from tests.support.made_runs import MIB, made_case, made_run, made_samples, noisy
@@ -44,7 +44,7 @@ def test_a_run_by_itself_is_told_what_its_session_tells() -> None:
 
 def pairs_run(file: str, plan: RoundsPlan, loss: Mapping[str, float], seed: int) -> Run:
     """Rounds of pairs of nodes over ports of 0.1 Gb/s, of which some lose a share."""
-    samples = []
+    samples: list[Samples] = []
     for number, pairs in enumerate(plan.rounds):
         for pair in pairs.tolist():
             rate = 0.0957 * (1 - max(loss.get(plan.places[rank], 0.0) for rank in pair))
