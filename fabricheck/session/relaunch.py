@@ -272,8 +272,8 @@ def launches_of(session: FinishedSession, outcome: Outcome, fleet: Fleet | None 
 
 
 def _vote(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
-    """How a launch counts: what is slow alone is launched again as DEGRADED is, also FAIL or on a busy machine; wrong
-    data are not."""
+    """How a launch counts: speed alone is launched again as DEGRADED is, also FAIL or on a busy machine; wrong data
+    are not."""
     own = [each for each in findings if each.verdict is verdict]
     symptoms = {each.entry.symptom for each in own if verdict is Verdict.FAIL or each.code != "slow-while-busy"}
     is_slow = verdict in (Verdict.FAIL, Verdict.INCOMPLETE) and own and symptoms <= {SLOW}
