@@ -109,6 +109,9 @@ def _owned(file: Path, owner: Owner) -> Iterator[None]:
             time.sleep(_TAKEN_OVER_S)
             if (now := _read(file)) != owner:
                 raise Taken(str(now or "its process is unknown")) from None
+    except OSError:
+        file.unlink(missing_ok=True)  # there was no room for all of it
+        raise
     try:
         yield
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -95,6 +96,18 @@ def test_who_is_gone_is_followed(tmp_path: Path, changes: dict[str, object]) -> 
 def test_an_owner_in_another_container_is_not_taken_for_gone(tmp_path: Path) -> None:
     leave(tmp_path / "lock", namespace="pid:[1]", pid=2**22 + 1)
     with pytest.raises(Taken), exclusive(tmp_path / "lock"):
+        pass
+
+
+def test_where_there_is_no_room_for_an_owner_none_is_left(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError), exclusive(tmp_path / "lock"):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with exclusive(tmp_path / "lock"):
         pass
 
 
