@@ -43,14 +43,14 @@ ROOMS_OF_CONSTANTS = ("judge", "diagnosis", "history")
 #: The budget of each figure of the package, and a little more than the figure was when this was last written.
 #: `tests/test_house.py` allows the larger of the two. Lower the second number when you can; it is never raised.
 BUDGETS: dict[str, tuple[float, float]] = {
-    "tokens": (300_000, 391_450),
+    "tokens": (300_000, 391_200),
     "tokens a line": (8, 10.5),
     "comprehensions per 1,000 lines": (40, 80),
     "deepest comprehension": (2, 2),
     "functions with more than 8 parameters": (0, 0),
     "tokens of the largest room": (32_000, 49_200),
 }
-TOKENS_OF_TESTS = (280_000, 384_950)
+TOKENS_OF_TESTS = (280_000, 384_900)
 
 
 @dataclass

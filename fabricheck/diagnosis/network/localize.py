@@ -35,7 +35,6 @@ from fabricheck.judge.constants import (
     LEAST_SPREAD,
     MOST_STEPS,
     OF_DEVIATION,
-    ONE_IN_100,
     RESOLUTION,
 )
 from fabricheck.records.component import Component
@@ -345,11 +344,8 @@ class Locator:
 
     def _suspect(self, y: FloatArray, state: _State, position: int) -> SlowGroup:
         others, loss = state.without(position), state.losses[position]
-        gains, losses = self._gains(y, others, fine=True)
-        likely = np.flatnonzero(gains >= gains.max() - DOUBT).tolist()
-        near = [
-            column for column in likely if gains.max() - gains[column] <= self._margin(others, gains, column, losses)
-        ]
+        gains = self._gains(y, others, fine=True)[0]
+        near = np.flatnonzero(gains >= gains.max() - DOUBT).tolist()
         names = {self.design.ways.components[one] for column in near for one in self.members[column]}
         crossing = [self._columns.reading[self._columns.entries(column)] for column in near]
         # The loss is a mean of as many readings as are its own.
@@ -364,20 +360,6 @@ class Locator:
             high=-math.expm1(-reach - loss),
             p=p_value(gain, self.used.size, len(self.members)),
         )
-
-    def _margin(self, others: _State, gains: FloatArray, column: int, losses: FloatArray) -> float:
-        """How far a column may be behind the best if it is at fault, in 99 of 100 cases.
-
-        They differ by d standard deviations of what they predict, so that it falls behind by 2.326 d - d²/2 at most:
-        the further apart, the less. Mixtures over unknown routes are not normal: there it is the most for any d.
-        """
-        if self._mixed:
-            return DOUBT
-        worst = []
-        for fault in (int(gains.argmax()), column):
-            worst.append(self._lost(others.with_fault(fault, float(losses[fault])))[1].max(axis=0))
-        apart = max(float(np.linalg.norm(worst[0] - worst[1])) / others.noise, ONE_IN_100)
-        return ONE_IN_100 * apart - 0.5 * apart**2
 
 
 def _density(residual: FloatArray, noise: float | FloatArray) -> FloatArray:
