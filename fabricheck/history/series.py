@@ -223,9 +223,7 @@ def differences(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ..
 
 def nodes_crossed() -> pl.Expr:
     """The `nodes` of a job that a metric's data passed, by its `components`; all of them where that is unknown."""
-    # Of chunks that differ, as a filter may leave them, polars 1.44 reads beyond one.
-    nodes, components = pl.col("nodes").rechunk(), pl.col("components").rechunk()
-    crossed = nodes.list.set_intersection(components)
+    crossed = pl.col("nodes").list.set_intersection("components")
     return pl.when(crossed.list.len() > 0).then(crossed).otherwise("nodes").alias("nodes")
 
 

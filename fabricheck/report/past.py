@@ -37,4 +37,5 @@ def past_of(store: Path, system: str, root: Path, *, session: str) -> Past:
 def _until(whole: pl.DataFrame, session: str, store: Path, system: str) -> pl.DataFrame:
     """The rows of the sessions up to this one, in the order of the store."""
     names = [each.session for each in entries_of(store, system, lambda _: None)]
-    return whole.filter(pl.col("session").is_in(names[: names.index(session) + 1]))
+    # Of chunks that a filter leaves polars 1.44 read beyond one, where lists are intersected.
+    return whole.filter(pl.col("session").is_in(names[: names.index(session) + 1])).rechunk()
