@@ -73,6 +73,9 @@ def test_a_laptop(laptop: Laptop) -> None:
         assert all(re.match(r"\d+/\d+ +\w+ mpi +PASS +[\d.]+ Gb/s", line) for line in tests.splitlines())
         output = re.sub(r"RFM_PREFIX=\S+ ", "", laptop.job.stdout)  # of a folder for results, which `make demo` has not
         require_lines("README.md", ["PASS", *total.splitlines()], output)
+    for output, words in (("out", "2 took"), ("new", "2 take at most")):
+        listed = paste(f"fabricheck run --list --tag smoke --environment openmpi --output {output}", laptop.folder)
+        assert f"2 tests: {words}" in listed.stderr
 
 
 @pytest.mark.full

@@ -81,13 +81,6 @@ def test_the_pairs_of_a_node_are_a_matrix_as_nvbandwidth_prints_it(ranks: int) -
     assert lines[start + 2 + ranks] == "    * is not PASS"
 
 
-def test_the_next_command_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = f"RFM_PREFIX=/scratch/output /shared/{'x' * 30}/.venv/bin/fabricheck"
-    monkeypatch.setattr("fabricheck.report.summary.program", lambda: program)
-    lines = render([pair_run()], width=80, color=False, system="alps").splitlines()
-    assert f"{program} calibrate --system alps" in map(str.strip, lines)
-
-
 def test_what_a_suspect_has_as_evidence_is_no_line_again() -> None:
     bad = {pair: Verdict.DEGRADED for pair in ((0, 2), (2, 0), (1, 2), (2, 1), (3, 2), (2, 3))}
     run = replace(pair_run(bad=bad), topology=system("hgx-h200"))
