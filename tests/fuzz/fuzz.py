@@ -45,7 +45,7 @@ from unittest import mock
 import fabricheck as package
 from fabricheck import mpi
 from fabricheck.cli import main as fabricheck
-from fabricheck.history import changes, reading, shift_test
+from fabricheck.history import changes, reading
 from fabricheck.history.folders import SessionFolder
 from fabricheck.suite import outside_roots
 from tests.fuzz.damage import damaged
@@ -184,7 +184,6 @@ def the_same_read_once() -> Iterator[None]:
         for name in ("_content_or_damage", "_height"):  # of a session in a store
             stack.enter_context(mock.patch.object(reading, name, of_entry(getattr(reading, name))))
         stack.enter_context(mock.patch.object(reading, "ThreadPoolExecutor", InTurn))
-        stack.enter_context(mock.patch.object(shift_test, "DRAWS", 500))  # of 20,000, the most of `compare`
         yield
 
 
