@@ -168,7 +168,8 @@ class _Reader:
         if self.unreadable == self.last and (self.last > 1 or self.foreign):
             self.problems.clear()
             self.invalid(
-                1, "unknown format: not of fabricbench, and not of a tool that `fabricheck judge --help` names"
+                1,
+                "unknown format: not of fabricbench or a tool of `judge --help`; about nodes: `fabricheck init`",
             )
             return
         if self.unreadable > _LONGEST_LIST:

@@ -13,6 +13,7 @@ from typing import Any
 import networkx as nx
 
 from fabricheck.errors import UserError, reason_of
+from fabricheck.records.nic_families import family_of
 from fabricheck.site import texts
 from fabricheck.site.found import (
     FoundGpu,
@@ -102,7 +103,9 @@ def _read_facts(directory: Path) -> NodeFacts:
         ports = texts.ports_of_ibstat(pasted[texts.IBSTAT]) if texts.IBSTAT in pasted else []
     named = {port["name"] for port in ports}
     if absent := [name for name in (table.nics if table is not None else ()) if name not in named]:
-        notes["nics"].append(f"{few(absent)}: in `{texts.NVIDIA_SMI_TOPO}` alone: add the output of `ibstat`")
+        is_verbs = "infiniband" in family_of(absent[0]).counters
+        wanted = "the output of `ibstat`" if is_verbs else "what `fabricheck capture` writes"
+        notes["nics"].append(f"{few(absent)}: in `{texts.NVIDIA_SMI_TOPO}` alone, without a rate: add {wanted}")
     nics = one_a_card(gpus, _nics(ports, notes["nics"]), links, table, notes["nics"])
     if not (gpus or numa_nodes or nics or problems):
         some = f"none of {', '.join(_TELLING)}, and no text of {texts.TOOLS}"

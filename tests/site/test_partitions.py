@@ -106,10 +106,8 @@ def test_a_partition_that_is_not_there_is_named(command: list[str]) -> None:
     [
         (4, None, ("gpu", 4)),
         (3, None, ("gpu", 4)),  # one is lost, and has to be missed
-        (0, None, ("gpu", 4)),
         (7, None, ("gpu8", 8)),
         (2, "2", ("gpu2", 2)),
-        (6, "6", ("gpu8", 6)),
     ],
 )
 def test_a_node_has_the_gpus_that_it_has_to_have_and_not_those_that_are_seen(
