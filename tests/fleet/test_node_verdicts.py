@@ -71,12 +71,15 @@ def test_each_source_names_its_node_and_the_others_are_good(tmp_path: Path) -> N
     assert found.message == "3 of 9 nodes good, 4 bad, 2 not checked"
 
 
-def test_the_worst_of_a_node_is_said_first(tmp_path: Path) -> None:
+def test_of_a_job_that_ended_early_no_node_is_good_and_the_worst_is_said_first(tmp_path: Path) -> None:
+    ended = fleet(tmp_path)
+    ended.end("the job was cancelled")
     slow, wrong = (
         run("nid001", problems=(bad_finding(verdict, "", "nid001"),)) for verdict in (Verdict.DEGRADED, Verdict.FAIL)
     )
-    (bad,) = verdict_of_fleet(fleet(tmp_path), (), [slow, wrong], ()).bad
-    assert [each.verdict for each in bad.evidence] == [Verdict.FAIL, Verdict.DEGRADED]
+    found = verdict_of_fleet(ended, (), [slow, wrong, run("nid002", "nid003")], ())
+    assert (found.good, found.unchecked["nid002"]) == ((), "the job was cancelled")
+    assert [each.verdict for each in found.bad[0].evidence] == [Verdict.FAIL, Verdict.DEGRADED]
 
 
 def test_a_host_with_a_domain_is_its_node(tmp_path: Path) -> None:

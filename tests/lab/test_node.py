@@ -322,6 +322,12 @@ def test_a_burn_in_by_sycl(aurora: Machine) -> None:
     assert next(sum(window["products"]["wrong_words"]) for window in windows if "products" in window) == 0
 
 
+def test_a_run_cannot_be_taken_for_one_on_real_gpus(machine: Machine) -> None:
+    run = machine.run("--transport=copy", "--operations=alltoall", "--sizes=1MiB", *ITERATIONS)
+    for rank in run.header["ranks"]:
+        assert rank["device"]["name"].startswith("emulated ") and rank["device"]["uuid"].startswith("GPU-656d756c")
+
+
 def test_collectives_give_right_sums(machine: Machine) -> None:
     operations = "allreduce,reduce,reduce_scatter,allgather,broadcast,alltoall"
     options = ("--implementation=library", "--sizes=8KiB,1MiB", "--verify=every", *ITERATIONS)
