@@ -35,7 +35,8 @@ struct ClockFacts {
 };
 ClockFacts clock_facts();
 
-// Bandwidth of one memcpy in host memory, in Gb/s (bytes copied, counted once): the best of all readings so far.
+// Bandwidth of one memcpy in host memory, in Gb/s (bytes copied, counted once, over the time of the core that it took):
+// the best of all readings so far.
 double host_copy_gbps();
 
 }  // namespace fabricbench

@@ -163,6 +163,26 @@ def test_a_rank_that_is_stopped_in_the_set_up_is_named(openmpi: Bench, tmp_path:
     assert "while allocating the buffers" in error["message"]
 
 
+COPIES = """
+#include <string.h>
+#include <unistd.h>
+void* memcpy(void* to, const void* from, size_t size) {
+  if (size >= 64 << 20) usleep(100000);
+  return memmove(to, from, size);
+}
+"""
+
+
+def test_the_copy_in_host_memory_is_timed_by_the_time_that_it_had_a_core(openmpi: Bench, tmp_path: Path) -> None:
+    """On a busy machine it had it for a tenth of the time, and what was healthy was above the highest plausible."""
+    (tmp_path / "copies.c").write_text(COPIES)
+    subprocess.run(["mpicc.openmpi", "-shared", "-fPIC", "-o", "libcopies.so", "copies.c"], cwd=tmp_path, check=True)
+    replace(openmpi, wrapper=f"env LD_PRELOAD={tmp_path / 'libcopies.so'}").run(
+        tmp_path, "--sizes=8B --iterations=8 --quiet --output=result.jsonl", ranks=2
+    )
+    assert read_run(tmp_path / "result.jsonl").header["host_copy_gbps"] > 8e-9 * (64 << 20) / 0.1
+
+
 @pytest.mark.parametrize("killed", [2, 1])
 def test_a_rank_that_is_killed_is_the_one_that_is_named(openmpi: Bench, killed: int, tmp_path: Path) -> None:
     job = openmpi.run(
