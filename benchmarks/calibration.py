@@ -22,12 +22,12 @@ import numpy as np
 from benchmarks.launch_noise import launches
 from benchmarks.noise import SHAPES, autocorrelated, beneath
 from fabricheck.history.calibrate import ALONE, MANY_METRICS
-from fabricheck.history.levels import persistence_of
-from fabricheck.history.robust import centre_and_spread
-from fabricheck.history.tails import deviations_of, joined_tail
-from fabricheck.judge.constants import FALSE_ALARM, FEWEST, YEAR
 from fabricheck.records.metrics import metrics_of
 from fabricheck.results.fabricbench import read_run
+from fabricheck.statistics.constants import FALSE_ALARM, FEWEST, YEAR
+from fabricheck.statistics.levels import persistence_of
+from fabricheck.statistics.robust import centre_and_spread
+from fabricheck.statistics.tails import deviations_of, joined_tail
 
 _LEAST_SPREAD, _WIDEST = 0.001, np.log(2)
 KINDS = ("normal", "heavy-tailed", "with dips", "autocorrelated", "common")

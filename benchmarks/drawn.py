@@ -24,13 +24,13 @@ from scipy.signal import lfilter
 from benchmarks.noise import RECORDED, Floats, Generator, Shape
 from benchmarks.sessions import FAULTS, GPUS, JUDGES, PAIRS, RUNS, Made
 from fabricheck.diagnosis.network.pair_findings import counted_suspects
-from fabricheck.history.monitor import monitor
-from fabricheck.history.node_effects import without_node_effects
-from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, shift_test
 from fabricheck.history.slow_nodes import slow_parts
-from fabricheck.judge.policy import load_policy
 from fabricheck.session.launches import MOST_LAUNCHES
+from fabricheck.statistics.monitor import monitor
+from fabricheck.statistics.node_effects import without_node_effects
+from fabricheck.statistics.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, shift_test
 from fabricheck.suite import suite_root
+from fabricheck.yardsticks.policy import load_policy
 from fabricheck_lab.simulated_network import Bench, Case, fat_tree
 
 Ints = npt.NDArray[np.int64]

@@ -26,8 +26,6 @@ from scipy.special import stdtr
 
 from fabricheck.diagnosis.causes import diagnose
 from fabricheck.judge.equal_metrics import Member
-from fabricheck.judge.outliers import CrossedParts, outliers
-from fabricheck.judge.policy import Policy
 from fabricheck.judge.run_rules import slow_tails
 from fabricheck.judge.siblings import Compared
 from fabricheck.judge.system import SystemJudge
@@ -35,7 +33,9 @@ from fabricheck.records.component import Component, Kind
 from fabricheck.records.run import Device, Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
+from fabricheck.statistics.outliers import CrossedParts, outliers
 from fabricheck.suites.sources import extract
+from fabricheck.yardsticks.policy import Policy
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"

@@ -28,12 +28,12 @@ from fabricheck.diagnosis.network.results import Rounds
 from fabricheck.diagnosis.network.round_plan import RoundsPlan, retest, screen
 from fabricheck.diagnosis.network.routes import Design, design
 from fabricheck.fleet.screen import ROUNDS, ROUNDS_AGAIN
-from fabricheck.judge.outliers import CrossedParts, outliers
-from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import Launch
+from fabricheck.statistics.outliers import CrossedParts, outliers
 from fabricheck.suite import suite_root
 from fabricheck.topology.network import node_of
+from fabricheck.yardsticks.policy import Policy, load_policy
 from fabricheck_lab import simulated_network as simulated
 
 Floats = npt.NDArray[np.float64]

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from benchmarks.launch_noise import values
 from benchmarks.noise import RESULTS, SHAPES, Shape, autocorrelated
-from fabricheck.history.robust import centre_and_spread, prediction_factor
-from fabricheck.judge.constants import BATCHES
-from fabricheck.judge.statistics import correlation_time, median_interval
+from fabricheck.statistics.constants import BATCHES
+from fabricheck.statistics.iterations import correlation_time, median_interval
+from fabricheck.statistics.robust import centre_and_spread, prediction_factor
 
 Floats = npt.NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""Which of very many groups of equals can have an outlier: `fabricheck.judge.outliers` for simulations of sessions."""
+"""Which of very many groups of equals can have an outlier: `statistics.outliers` for simulations of sessions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.judge import outliers as judge
-from fabricheck.judge.outliers import PRIOR_FREEDOM, CrossedParts, Floats, T
+from fabricheck.statistics import outliers as judge
+from fabricheck.statistics.outliers import PRIOR_FREEDOM, CrossedParts, Floats, T
 
 
 def may_be_outliers(

@@ -15,12 +15,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fabricheck.judge.expected_table import expected_rows
+from fabricheck.limits import optimum
+from fabricheck.limits.gpus import algorithm_of
 from fabricheck.records.operations import COLLECTIVES
 from fabricheck.suite import suite_root
-from fabricheck.topology import optimum
-from fabricheck.topology.gpus import algorithm_of
 from fabricheck.topology.model import Cpu, Gpu, Link, Switch, Topology, find_topology
+from fabricheck.yardsticks.expected_table import expected_rows
 
 _Pairs = list[tuple[int, int]]
 

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fabricheck.history.reading import history
 from fabricheck.history.series import KEY, NO_MEASUREMENT
+from fabricheck.store.reading import history
 
 NIGHTS = Path(__file__).parents[1] / "docs" / "results" / "nights"
 

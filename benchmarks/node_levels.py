@@ -20,8 +20,8 @@ import numpy as np
 import polars as pl
 
 from fabricheck.history.calibrate import Calibrated, calibrate
-from fabricheck.judge.node_levels import level_on
 from fabricheck.records.judgement import Reference
+from fabricheck.yardsticks.node_levels import level_on
 
 METRICS, NODES, DIFFER, NOISE, LOSS = 12, 10, 0.02, 0.002, 0.03
 START = datetime(2026, 1, 1, 2, tzinfo=timezone.utc)

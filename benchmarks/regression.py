@@ -28,8 +28,8 @@ import numpy.typing as npt
 from scipy.stats import binomtest, chi2
 
 from benchmarks.noise import ALL, SHAPES, Shape, beneath, jumps
-from fabricheck.history.monitor import Monitored, monitor
-from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, shift_test
+from fabricheck.statistics.monitor import Monitored, monitor
+from fabricheck.statistics.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, shift_test
 
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator

@@ -40,10 +40,8 @@ from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.history.calibrate import calibrate
 from fabricheck.history.compare import compare
 from fabricheck.history.series import MetricKey, Series, Session, components_of_keys
-from fabricheck.history.software_of_metrics import software_crossed
 from fabricheck.history.watch import watch, watch_of
 from fabricheck.judge.judge import judge_run
-from fabricheck.judge.policy import Policy
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity
@@ -54,6 +52,8 @@ from fabricheck.report.machine import write_prometheus
 from fabricheck.results.fabricbench import read_run
 from fabricheck.rfm.command_line import MeasurementPlan
 from fabricheck.rfm.duration import fit, seconds_of
+from fabricheck.store.software_of_metrics import software_crossed
+from fabricheck.yardsticks.policy import Policy
 
 ROOT = Path(__file__).resolve().parent.parent
 NODES, PORTS, ITERATIONS = 512, 8, 1000

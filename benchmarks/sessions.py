@@ -23,11 +23,6 @@ from benchmarks.calibration import bounds
 from benchmarks.many_groups import may_be_outliers
 from benchmarks.noise import SHAPES, Floats, Shape
 from fabricheck.history.calibrate import ALONE
-from fabricheck.history.together import Drawn, together_of
-from fabricheck.judge.constants import FALSE_ALARMS, LEAST_LOSS, MOST_OF_METRIC
-from fabricheck.judge.outliers import CrossedParts, Outlier, outliers
-from fabricheck.judge.parts import LAUNCH, PartMetrics, parts_of, scores_of, standardised
-from fabricheck.judge.policy import load_policy
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -41,7 +36,12 @@ from fabricheck.session.launches import (
     is_open,
     is_outvoted,
 )
+from fabricheck.statistics.constants import FALSE_ALARMS, LEAST_LOSS, MOST_OF_METRIC
+from fabricheck.statistics.outliers import CrossedParts, Outlier, outliers
+from fabricheck.statistics.parts import LAUNCH, PartMetrics, parts_of, scores_of, standardised
+from fabricheck.statistics.together import Drawn, together_of
 from fabricheck.suite import suite_root
+from fabricheck.yardsticks.policy import load_policy
 
 GPUS, RUNS = 8, 20
 PAIRS = tuple(itertools.permutations(range(GPUS), 2))

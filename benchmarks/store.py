@@ -23,13 +23,13 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
-from fabricheck.history import folders
-from fabricheck.history.metric_rows import JudgedCase, metrics_table, to_parquet
-from fabricheck.history.reading import history, verify
-from fabricheck.history.session import SessionRecord
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case
 from fabricheck.results.fabricbench import read_run
+from fabricheck.store import folders
+from fabricheck.store.metric_rows import JudgedCase, metrics_table, to_parquet
+from fabricheck.store.reading import history, verify
+from fabricheck.store.session import SessionRecord
 from fabricheck.suite import suite_root
 
 FIRST = datetime(2024, 1, 1, 2, tzinfo=timezone.utc)
@@ -107,7 +107,7 @@ class MadeSession:
         )
 
     def write(self, store: Path, number: int) -> None:
-        """Append the session as `fabricheck.history.writing.append` does, with its own ids and values."""
+        """Append the session as `fabricheck.store.writing.append` does, with its own ids and values."""
         session, started = f"{number:08d}-benchmark", FIRST + timedelta(days=number)
         place = [
             pl.concat_str(pl.lit(f"{number:08x}"), pl.col("run_id").str.slice(8)).alias("run_id"),

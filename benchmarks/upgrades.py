@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.regression import share
-from fabricheck.diagnosis.bisection import BisectionOutcome, Exchange, bisect
-from fabricheck.diagnosis.upgrade import (
+from fabricheck.statistics.constants import FEWEST
+from fabricheck.upgrade.bisection import BisectionOutcome, Exchange, bisect
+from fabricheck.upgrade.decision import (
     LOOKS,
     Answer,
     Changes,
@@ -35,7 +36,6 @@ from fabricheck.diagnosis.upgrade import (
     further_rounds,
     quantity_of,
 )
-from fabricheck.judge.constants import FEWEST
 
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator

@@ -40,7 +40,6 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictBool
 
 from fabricheck.errors import UserError
-from fabricheck.judge.policy import load_policy
 from fabricheck.records.acting import Sight, Target, proofs, why_untimely
 from fabricheck.records.component import Component, short_host
 from fabricheck.records.finding import Finding
@@ -49,6 +48,7 @@ from fabricheck.suite import suite_root
 from fabricheck.topology.network import unfold
 from fabricheck.trust import require_trusted_by_root
 from fabricheck.visible import escaped
+from fabricheck.yardsticks.policy import load_policy
 
 # A reason is one word of a command; schedulers cut long ones.
 _LONGEST = 200

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from fabricheck.cli import main
-from fabricheck.history.metric_rows import SCHEMA, from_parquet, to_parquet
+from fabricheck.store.metric_rows import SCHEMA, from_parquet, to_parquet
 
 pytestmark = pytest.mark.timeout(60)
 COMMANDS = {

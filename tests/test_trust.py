@@ -12,8 +12,8 @@ import pytest
 
 from fabricheck.cli import main
 from fabricheck.errors import UserError
-from fabricheck.history.folders import FILES, commit, create
 from fabricheck.session.abandoned import only_run
+from fabricheck.store.folders import FILES, commit, create
 from fabricheck.suite import suite_root
 from fabricheck.trust import why_untrusted, why_untrusted_tree
 from tests.support.users import SOMEONE, give, public

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import nnls
 
-from fabricheck.judge.part_values import load_parts
-from fabricheck.topology.achievable import FULL_BYTES, TimeOverSize
+from fabricheck.limits.achievable import FULL_BYTES, TimeOverSize
 from fabricheck.units import parse_size
+from fabricheck.yardsticks.part_values import load_parts
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Mutation testing of what decides a verdict: each mutant is one change of the code, and survives when no unit test
 # fails with it. `make mutation` calls it, with .venv/bin on the path. It takes about one mutant in ten, always the same;
-# PATTERNs of mutmut choose others, such as 'fabricheck.judge.policy*'. Results: build/mutation, `mutmut results` there.
+# PATTERNs of mutmut choose others, such as 'fabricheck.yardsticks.policy*'. Results: build/mutation, `mutmut results` there.
 #
 #   tools/mutation.sh [PATTERN...]
 set -eu
@@ -16,7 +16,7 @@ cat >>pyproject.toml <<'END'
 
 [tool.mutmut]
 source_paths = ["fabricheck"]
-only_mutate = ["fabricheck/judge/*", "fabricheck/results/guards.py"]
+only_mutate = ["fabricheck/judge/*", "fabricheck/yardsticks/*", "fabricheck/results/guards.py"]
 also_copy = ["benchmarks", "checks", "ci", "config", "docs", "lab", "reference_values", "site_configs", "src", "tests", "tools"]
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist", "-k", "not reframe"]
 pytest_add_cli_args_test_selection = [

@@ -17,15 +17,15 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel, TypeAdapter
 
 from fabricheck import extras, tuning
-from fabricheck.history import metric_rows, session
-from fabricheck.judge import nic_values, part_values, policy, published
-from fabricheck.judge.parts import Together
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Reference, Yardstick
 from fabricheck.records.node_state import NodeState
 from fabricheck.report.machine import VerdictJson
 from fabricheck.results import fabricbench_format
+from fabricheck.statistics.parts import Together
+from fabricheck.store import metric_rows, session
 from fabricheck.topology import schema
+from fabricheck.yardsticks import nic_values, part_values, policy, published
 
 FOLDER = Path("docs/schemas")
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

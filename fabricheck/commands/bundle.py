@@ -34,9 +34,9 @@ def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[s
     \b
     fabricheck bundle output/runs/alps-20261122T020000Z --hide-names
     """
-    from fabricheck.judge.policy import load_policy
     from fabricheck.session.bundle import write_bundle
     from fabricheck.suite import suite_root
+    from fabricheck.yardsticks.policy import load_policy
 
     output = output or Path(f"{folder.resolve().name}.tar.gz")
     policy = load_policy(suite_root() / "config" / "policy.yaml")

@@ -136,7 +136,7 @@ def _resumed(folder: Path, asked: str | None, options: Sequence[str]) -> Fleet:
 
 def _oldest_first(states: Mapping[str, str], store: Path, system: str) -> Mapping[str, str]:
     """The nodes in the order in which they are to be measured again; in Slurm's where the store does not state it."""
-    from fabricheck.history.session_nodes import last_sessions
+    from fabricheck.store.session_nodes import last_sessions
 
     try:
         last = last_sessions(store, system)

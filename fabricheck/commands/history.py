@@ -15,7 +15,7 @@ import click
 from fabricheck.commands import rehearsal_note
 from fabricheck.commands.options import FILE, JSON, MARGIN, STORE, SYSTEM_OF_RUNS, given_as
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import FEWEST, YEAR
+from fabricheck.statistics.constants import FEWEST, YEAR
 
 if TYPE_CHECKING:
     import polars as pl
@@ -80,8 +80,8 @@ def calibrate(given: CalibrateOptions) -> None:
     from fabricheck.history.calibrate import calibrate as make
     from fabricheck.history.references_file import diff, updated_text, write
     from fabricheck.history.text import calibration_lines, to_json
-    from fabricheck.judge.references import load_references
     from fabricheck.suite import site_root
+    from fabricheck.yardsticks.references import load_references
 
     if given.part is not None:
         if given.selection is not None:
@@ -193,8 +193,8 @@ def compare(
     fabricheck compare software:NCCL=2.28.3 software:NCCL=2.29.1 --system alps
     """
     from fabricheck.history.compare import compare as test
-    from fabricheck.history.shift_test import CompareOptions
     from fabricheck.history.text import comparison_lines, to_json
+    from fabricheck.statistics.shift_test import CompareOptions
 
     options = CompareOptions(false_discovery=false_discovery, margin=margin, power=power)
     with _read(store, system) as history:
@@ -249,7 +249,7 @@ def _print(text: str | Iterator[str]) -> None:
 @contextmanager
 def _progress() -> Iterator[None]:
     """Lines on stderr while a long history is worked on; on a terminal each is written over the one before."""
-    from fabricheck.history.waiting import listening
+    from fabricheck.waiting import listening
 
     over = "\r\x1b[K" if sys.stderr.isatty() else ""
     try:
@@ -271,9 +271,9 @@ def _read(store: Path, system: str) -> Iterator[list[pl.DataFrame]]:
 
 
 def _history(store: Path, system: str) -> pl.DataFrame:
-    from fabricheck.history import reading as stores
     from fabricheck.history.memory_needed import check_memory
-    from fabricheck.history.reading import count_values
+    from fabricheck.store import reading as stores
+    from fabricheck.store.reading import count_values
 
     check_memory(count_values(store, system), system)
     return stores.history(store, system=system, say=lambda line: click.echo(f"fabricheck: left out: {line}", err=True))

@@ -172,13 +172,13 @@ def _judge(
     name: str, *, topology: Path | None, references: Path | None, policy: Path | None, asked: str | None
 ) -> SystemJudge:
     """The judge of a system that a file names (`asked`: the user; "": no one), with the files that replace its own."""
-    from fabricheck.judge.part_values import load_parts
-    from fabricheck.judge.policy import load_policy
-    from fabricheck.judge.references import load_references, require_references_of
     from fabricheck.judge.system import SystemJudge
     from fabricheck.site.validation import require_partition
     from fabricheck.suite import described, suite_root
     from fabricheck.topology.model import load_topology
+    from fabricheck.yardsticks.part_values import load_parts
+    from fabricheck.yardsticks.policy import load_policy
+    from fabricheck.yardsticks.references import load_references, require_references_of
 
     root = suite_root()
     if asked:

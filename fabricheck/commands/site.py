@@ -204,7 +204,7 @@ def _run_job(command: list[str], kept: Path, wait: int) -> None:
 
 
 def _system_name(given: str | None, facts: NodeFacts) -> str:
-    from fabricheck.history.folders import is_name
+    from fabricheck.store.folders import is_name
 
     name = given or re.sub(r"[^A-Za-z0-9_.-]+", "-", (facts.slurm.cluster if facts.slurm else "") or facts.hostname)
     if not is_name(name):

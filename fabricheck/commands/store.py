@@ -13,7 +13,7 @@ from fabricheck.session.storing import import_files, import_folder
 from fabricheck.units import plural
 
 if TYPE_CHECKING:
-    from fabricheck.history.writing import Appended
+    from fabricheck.store.writing import Appended
 
 # 2 is the user's own mistake.
 EXIT_DAMAGED = 1
@@ -42,8 +42,8 @@ def ls(context: click.Context, *, store: Path, system: str | None) -> None:
     \b
     fabricheck store ls --system alps
     """
-    from fabricheck.history.reading import find_entries
-    from fabricheck.history.session import read_record
+    from fabricheck.store.reading import find_entries
+    from fabricheck.store.session import read_record
 
     click.echo(
         f"{'started (UTC)':20}  {'session':36}  {'verdict':10}  {'runs':>5}  {'metrics':>7}  {'size':>9}  system"
@@ -77,7 +77,7 @@ def verify(context: click.Context, *, store: Path) -> None:
     \b
     fabricheck store verify
     """
-    from fabricheck.history.reading import verify as verify_store
+    from fabricheck.store.reading import verify as verify_store
 
     problems = verify_store(store)
     for line in problems.remarks:

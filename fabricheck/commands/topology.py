@@ -15,11 +15,11 @@ from fabricheck.errors import UserError
 from fabricheck.records.operations import PAIRS
 
 if TYPE_CHECKING:
-    from fabricheck.judge.expected_table import ExpectedRow
-    from fabricheck.judge.published import Published
-    from fabricheck.judge.references import References
-    from fabricheck.topology.algorithms import Estimate
+    from fabricheck.limits.algorithms import Estimate
     from fabricheck.topology.model import Topology
+    from fabricheck.yardsticks.expected_table import ExpectedRow
+    from fabricheck.yardsticks.published import Published
+    from fabricheck.yardsticks.references import References
 
 _WIDTH = 80
 # How many units of this kind are one Gb/s.
@@ -53,8 +53,8 @@ def expected(system: str, layout: str, unit: str) -> None:
     \b
     fabricheck expected --system alps --unit GB/s
     """
-    from fabricheck.judge.expected_table import expected_rows
-    from fabricheck.topology.algorithms import estimates
+    from fabricheck.limits.algorithms import estimates
+    from fabricheck.yardsticks.expected_table import expected_rows
 
     topology, references, published = _load(system)
     table = list(expected_rows(topology, references))
@@ -111,9 +111,9 @@ def validate(context: click.Context, names: tuple[str, ...]) -> None:
 
 
 def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ...]]:
-    from fabricheck.judge.published import load_published
-    from fabricheck.judge.references import load_references
     from fabricheck.suite import site_root
+    from fabricheck.yardsticks.published import load_published
+    from fabricheck.yardsticks.references import load_references
 
     topology = given_topology(system)
     if is_topology_file(system):

@@ -15,13 +15,13 @@ import click
 from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN, SYSTEM, given_as
 from fabricheck.commands.run import lock_output
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import FALSE_ALARM, FEWEST, MOST_ROUNDS
+from fabricheck.statistics.constants import FALSE_ALARM, FEWEST, MOST_ROUNDS
 from fabricheck.units import few
 
 if TYPE_CHECKING:
-    from fabricheck.session.exchange import AddedPart
-    from fabricheck.session.upgrade import Upgrade, UpgradeCause
     from fabricheck.suite import Suite
+    from fabricheck.upgrade.comparison import Upgrade, UpgradeCause
+    from fabricheck.upgrade.exchange import AddedPart
 
 _MOST_LINES = 10
 # What came of a bisection.
@@ -111,15 +111,15 @@ def upgrade(given: UpgradeOptions) -> None:
     fabricheck upgrade openmpi without:NCCL_NET_GDR_LEVEL --system alps:gpu
     """
     context = click.get_current_context()
-    from fabricheck.diagnosis.upgrade import LOOKS, Answer, further_rounds
     from fabricheck.history.text import to_json
-    from fabricheck.session.exchange import Stacks, find_causes
     from fabricheck.session.progress import Progress
     from fabricheck.session.reframe import Selection
     from fabricheck.session.start import require_ready
     from fabricheck.session.suite_run import Launcher
-    from fabricheck.session.upgrade import judge_upgrade
     from fabricheck.suite import Suite, output_folder, suite_root
+    from fabricheck.upgrade.comparison import judge_upgrade
+    from fabricheck.upgrade.decision import LOOKS, Answer, further_rounds
+    from fabricheck.upgrade.exchange import Stacks, find_causes
 
     _require_sensible(given.rounds, given.minutes, given.margin)
     suite = Suite(suite_root())
@@ -182,8 +182,8 @@ def _require_sensible(rounds: int | None, minutes: float, margin: float) -> None
 
 def _stacks(suite: Suite, system: str, old: str, new: str) -> tuple[str, str, AddedPart | None]:
     """The names of both environments, and what makes the new one of the old where it is that."""
-    from fabricheck.session.exchange import AddedPart
     from fabricheck.site.validation import require_partition
+    from fabricheck.upgrade.exchange import AddedPart
 
     suite.require(system.partition(":")[0])
     require_partition(suite.root, system)
@@ -209,7 +209,7 @@ def _environments(root: Path, system: str, *wanted: str) -> list[str]:
 
 
 def _lines(result: Upgrade) -> Iterator[str]:
-    from fabricheck.diagnosis.upgrade import Answer
+    from fabricheck.upgrade.decision import Answer
 
     yield f"{result.system}: {result.old} -> {result.new}, {result.rounds} rounds, interleaved"
     for title, reasons in (
@@ -261,7 +261,7 @@ def _lines_of_cause(result: Upgrade, cause: UpgradeCause, minutes: float) -> Ite
 
 def _why(result: Upgrade) -> str:
     """What keeps an upgrade from an answer, and what would give it."""
-    from fabricheck.diagnosis.upgrade import rounds_needed
+    from fabricheck.upgrade.decision import rounds_needed
 
     needed = rounds_needed(result.changes, result.margin)
     if result.left_out or not needed:

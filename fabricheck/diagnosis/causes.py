@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 
 from fabricheck.diagnosis.explain import Row, explain
 from fabricheck.diagnosis.table import EVERYTHING, Group, Measurement, groups_of, in_order, is_alike, rows_of
-from fabricheck.judge.constants import LEAST_LOSS, SEEN
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import SLOW, code_of_slow
 from fabricheck.records.verdict import Verdict, worst
+from fabricheck.statistics.constants import LEAST_LOSS, SEEN
 
 # What slows all that is measured on a node, the surest first.
 _OF_WHOLE_NODES = ("host-memory-slow", "node-busy")

@@ -12,7 +12,6 @@ from itertools import combinations
 from fabricheck.diagnosis.network.results import places_of
 from fabricheck.diagnosis.table import shares_of_routes
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import RESOLUTION
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind, short_host
 from fabricheck.records.coverage import Coverage, Seen
@@ -20,6 +19,7 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
 from fabricheck.records.run import Rank, Samples
 from fabricheck.records.verdict import Verdict
+from fabricheck.statistics.constants import RESOLUTION
 from fabricheck.topology.components import components_of
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network, node_of

@@ -9,11 +9,11 @@ from statistics import median
 
 import numpy as np
 
-from fabricheck.judge.constants import CONFIDENCE, MARGIN
-from fabricheck.judge.statistics import fewest_for_interval, median_interval
 from fabricheck.records.metrics import LARGE_BYTES, SMALLEST_GOODPUT_BYTES
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
+from fabricheck.statistics.constants import CONFIDENCE, MARGIN
+from fabricheck.statistics.iterations import fewest_for_interval, median_interval
 from fabricheck.units import format_size
 
 #: Two right benchmarks agree over large messages, but where these take so short a time that the start of a transfer is

@@ -22,8 +22,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.judge.constants import DOUBT, MOST, MOST_OF_METRIC, MOST_STEPS, RESOLUTION, SETTLED
 from fabricheck.records.component import Component, Kind
+from fabricheck.statistics.constants import DOUBT, MOST, MOST_OF_METRIC, MOST_STEPS, RESOLUTION, SETTLED
 
 #: So many components may together be what looked like one. Chosen.
 MOST_FOR_ONE = 3

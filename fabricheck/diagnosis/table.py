@@ -8,7 +8,6 @@ from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.diagnosis.explain import Row
-from fabricheck.judge.constants import FEWEST_FOR_MIDDLE, LEAST_LOSS, MOST, OF_DEVIATION, RESOLUTION
 from fabricheck.judge.equal_metrics import Places
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
@@ -16,6 +15,7 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS, SYMMETRIC_PAIRS
 from fabricheck.records.run import Samples, list_ranks
 from fabricheck.records.verdict import Verdict
+from fabricheck.statistics.constants import FEWEST_FOR_MIDDLE, LEAST_LOSS, MOST, OF_DEVIATION, RESOLUTION
 from fabricheck.topology.components import components_of
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Topology

@@ -27,7 +27,6 @@ from fabricheck.errors import UserError
 from fabricheck.fleet.allocation import is_over
 from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, did_not_start, write_findings
 from fabricheck.fleet.steps import Ended, run_step, words_of_step
-from fabricheck.judge.policy import load_policy
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import COLLECTIVES_ONLY
 from fabricheck.records.verdict import Verdict
@@ -38,6 +37,7 @@ from fabricheck.state.programs import module_command
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.network import Network, node_of
+from fabricheck.yardsticks.policy import load_policy
 
 ROUNDS, ROUNDS_AGAIN = 8, 4
 # As often nodes may be lost in one launch.

@@ -19,10 +19,19 @@ import numpy.typing as npt
 import polars as pl
 from scipy.special import fdtrc
 
-from fabricheck.history.robust import centre_and_spread, prediction_factor
 from fabricheck.history.series import KEY, nodes_crossed
-from fabricheck.judge.constants import CUT, FEWEST, FEWEST_FOR_MIDDLE, MOST, MOST_STEPS, RARELY, RESOLUTION, SETTLED
 from fabricheck.records.component import short_host
+from fabricheck.statistics.constants import (
+    CUT,
+    FEWEST,
+    FEWEST_FOR_MIDDLE,
+    MOST,
+    MOST_STEPS,
+    RARELY,
+    RESOLUTION,
+    SETTLED,
+)
+from fabricheck.statistics.robust import centre_and_spread, prediction_factor
 
 #: Least squares of more nodes than these take minutes for a few metrics.
 MOST_NODES_OF_PAIRS = 1000

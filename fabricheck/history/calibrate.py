@@ -14,18 +14,18 @@ import polars as pl
 from fabricheck.errors import UserError
 from fabricheck.history.by_node import NodeLevels, Nodes, measured_at_once, nodes_of
 from fabricheck.history.left_out import without_incidents
-from fabricheck.history.levels import Persistence, persistence_of
-from fabricheck.history.robust import Floats, Spread, centre_and_spread
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, by_start, check_history, matrix_of
-from fabricheck.history.tails import deviations_of, joined_tail
-from fabricheck.history.together import Strays, together_of_rows
-from fabricheck.history.waiting import steps
-from fabricheck.judge.constants import FALSE_ALARM, FALSE_ALARMS, FEWEST, OF_MEDIAN, RESOLUTION
-from fabricheck.judge.parts import Together
 from fabricheck.records.case import LAUNCHED_ONCE
 from fabricheck.records.rehearsal import REHEARSAL
+from fabricheck.statistics.constants import FALSE_ALARM, FALSE_ALARMS, FEWEST, OF_MEDIAN, RESOLUTION
+from fabricheck.statistics.levels import Persistence, persistence_of
+from fabricheck.statistics.parts import Together
+from fabricheck.statistics.robust import Floats, Spread, centre_and_spread
+from fabricheck.statistics.tails import deviations_of, joined_tail
+from fabricheck.statistics.together import Strays, together_of_rows
 from fabricheck.topology.network import fold
+from fabricheck.waiting import steps
 
 #: The share of FALSE_ALARMS that is for metrics alone; the rest is for those of a part together. Chosen.
 ALONE = 0.75

@@ -34,8 +34,13 @@ from fabricheck.history.series import (
     number_names,
     number_rows,
 )
-from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, Floats, Ints, Tested, shift_test
-from fabricheck.history.software_of_metrics import (
+from fabricheck.records.component import Component
+from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import code_of_slow
+from fabricheck.records.verdict import Verdict
+from fabricheck.statistics.constants import BATCHES, BEFORE, FEWEST_FOR_MIDDLE, SEEN
+from fabricheck.statistics.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, Floats, Ints, Tested, shift_test
+from fabricheck.store.software_of_metrics import (
     Changed,
     changed_untraced,
     named_with_versions,
@@ -43,11 +48,6 @@ from fabricheck.history.software_of_metrics import (
     upgrades,
     what_to_try,
 )
-from fabricheck.judge.constants import BATCHES, BEFORE, FEWEST_FOR_MIDDLE, SEEN
-from fabricheck.records.component import Component
-from fabricheck.records.finding import Finding
-from fabricheck.records.finding_texts import code_of_slow
-from fabricheck.records.verdict import Verdict
 from fabricheck.units import plural
 
 

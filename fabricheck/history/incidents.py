@@ -14,20 +14,20 @@ import numpy.typing as npt
 from fabricheck.diagnosis.causes import named_of
 from fabricheck.diagnosis.explain import Row, explain, known_noise
 from fabricheck.history.percent import percent
-from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, number_names
-from fabricheck.history.software_of_metrics import (
+from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import code_of_slow
+from fabricheck.records.verdict import Verdict
+from fabricheck.statistics.constants import AFTER, AT_ONCE, BEFORE, CUT, DOUBT, SEEN, WEEK
+from fabricheck.statistics.robust import centre_and_spread
+from fabricheck.store.software_of_metrics import (
     ANY_MOVER,
     Changed,
     named_with_versions,
     software_crossed,
     what_to_try,
 )
-from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, CUT, DOUBT, SEEN, WEEK
-from fabricheck.records.component import Component, Kind
-from fabricheck.records.finding import Finding
-from fabricheck.records.finding_texts import code_of_slow
-from fabricheck.records.verdict import Verdict
 
 #: A change can be found in a session so much before or after its own: of a loss of three spreads or more, a session is
 #: taken for one of the other side in 1 of 15, and two in a row in 1 of 200.

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from fabricheck.history.robust import MAD_OF_NORMAL
 from fabricheck.history.series import KEY, by_start
-from fabricheck.judge.constants import FEWEST, RESOLUTION
+from fabricheck.statistics.constants import FEWEST, RESOLUTION
+from fabricheck.statistics.robust import MAD_OF_NORMAL
 from fabricheck.units import plural
 
 #: Sessions in a row beyond so many robust spreads are an incident: of the noises of benchmarks.noise healthy histories

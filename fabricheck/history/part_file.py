@@ -14,16 +14,16 @@ import numpy as np
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from fabricheck.errors import UserError
-from fabricheck.history.robust import centre_and_spread
-from fabricheck.judge.part_values import Part, RunContext, is_comparable, links_on_the_way, load_part
-from fabricheck.judge.policy import host_memory_of
 from fabricheck.records.metrics import UNITS, Metric, metrics_of
 from fabricheck.records.operations import COLLECTIVES, ONE_WAY_MEMORY_PATHS, PAIRS, kernel_settings
 from fabricheck.records.run import Device, Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.statistics.robust import centre_and_spread
 from fabricheck.topology.model import Topology
 from fabricheck.units import format_size
 from fabricheck.yamlfile import on_one_line, round_trip_yaml
+from fabricheck.yardsticks.part_values import Part, RunContext, is_comparable, links_on_the_way, load_part
+from fabricheck.yardsticks.policy import host_memory_of
 
 #: Names of GPUs of one model may end in a form factor; memory is what is left of it for users.
 MEMORY_SLACK = 0.06

@@ -16,13 +16,13 @@ from ruamel.yaml.comments import CommentedMap
 
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import Calibrated, Calibration
-from fabricheck.judge.parts import Together
-from fabricheck.judge.references import NODES, PROVENANCE, SOURCES, UNCALIBRATED, load_references
 from fabricheck.records.case import parse_case
+from fabricheck.statistics.parts import Together
 from fabricheck.suite import INSTALLED
 from fabricheck.topology.network import fold
 from fabricheck.wholefile import whole_file
 from fabricheck.yamlfile import on_one_line, round_trip_yaml
+from fabricheck.yardsticks.references import NODES, PROVENANCE, SOURCES, UNCALIBRATED, load_references
 
 _INDEX = "$index"
 _SPECIAL = (SOURCES, PROVENANCE, UNCALIBRATED)

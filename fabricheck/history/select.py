@@ -9,7 +9,7 @@ import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history.series import fail_unknown
-from fabricheck.judge.constants import SHORT
+from fabricheck.statistics.constants import SHORT
 
 FORMS = "a session, FROM..TO (dates, the last included), software:NAME=VERSION or tag:NAME"
 

@@ -15,12 +15,12 @@ import numpy.typing as npt
 import polars as pl
 
 from fabricheck.errors import UserError
-from fabricheck.history.changes import NOTHING
-from fabricheck.history.node_effects import without_node_effects
-from fabricheck.history.software_of_metrics import software_crossed
-from fabricheck.judge.constants import STAYS
 from fabricheck.records.component import Component, read_keys
 from fabricheck.records.rehearsal import REHEARSAL
+from fabricheck.statistics.constants import STAYS
+from fabricheck.statistics.node_effects import without_node_effects
+from fabricheck.store.changes import NOTHING
+from fabricheck.store.software_of_metrics import software_crossed
 
 Floats = npt.NDArray[np.float64]
 Better = Literal["higher", "lower"]

@@ -17,11 +17,11 @@ import polars as pl
 from fabricheck.diagnosis.causes import named_of
 from fabricheck.diagnosis.explain import Row, explain, known_noise
 from fabricheck.history.incidents import Alert, Incident, incident_of
-from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import Series, components_of_keys, number_names
-from fabricheck.judge.constants import FEWEST, LEAST_LOSS, MOST, OF_DEVIATION, RARELY, RESOLUTION
-from fabricheck.judge.outliers import CrossedParts, Outlier, outliers
 from fabricheck.records.component import Component, only_node
+from fabricheck.statistics.constants import FEWEST, LEAST_LOSS, MOST, OF_DEVIATION, RARELY, RESOLUTION
+from fabricheck.statistics.outliers import CrossedParts, Outlier, outliers
+from fabricheck.statistics.robust import centre_and_spread
 
 #: The last sessions in which a node has to be slow: one can have a hiccup.
 SLOW_SESSIONS = 2

@@ -16,9 +16,9 @@ from fabricheck.history.incidents import Alert, Incident
 from fabricheck.history.percent import percent, size
 from fabricheck.history.series import MetricKey, Session
 from fabricheck.history.watch import Improvement, WatchResult
-from fabricheck.judge.constants import FEWEST_FOR_MIDDLE
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
+from fabricheck.statistics.constants import FEWEST_FOR_MIDDLE
 from fabricheck.units import plural
 
 #: More of what is in order, or of one kind of message, would hide what is not.

@@ -15,9 +15,7 @@ from scipy.special import ndtri
 
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import Accepted, accepted_sessions
-from fabricheck.history.charts import CHARTS
 from fabricheck.history.incidents import Alert, Incident, incidents_of
-from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, monitor
 from fabricheck.history.series import (
     OF_SERIES,
     WHOLE_SYSTEM,
@@ -29,8 +27,9 @@ from fabricheck.history.series import (
     series_of,
 )
 from fabricheck.history.slow_nodes import slow_nodes
-from fabricheck.history.usual import Usual
-from fabricheck.judge.constants import (
+from fabricheck.records.component import Component
+from fabricheck.statistics.charts import CHARTS
+from fabricheck.statistics.constants import (
     AFTER,
     BEFORE,
     CLIP,
@@ -41,7 +40,8 @@ from fabricheck.judge.constants import (
     STAYS,
     WEEK,
 )
-from fabricheck.records.component import Component
+from fabricheck.statistics.monitor import MetricAlert, MetricImprovement, Monitored, monitor
+from fabricheck.statistics.usual import Usual
 
 Floats = npt.NDArray[np.float64]
 

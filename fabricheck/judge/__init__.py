@@ -1,4 +1,5 @@
-"""Yardsticks, the policy, and the verdict of a metric, a run and a session.
+"""The verdict of a metric, a run and a session, and the evidence that a node's state gives.
 
-Here: what decides. Not here: what is only told (findings), where a fault is (diagnosis), what changed (history).
+Here: what decides. Not here: what it is held against (yardsticks), what is only told (findings), where a fault is
+(diagnosis), what changed (history).
 """

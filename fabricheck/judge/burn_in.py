@@ -14,8 +14,6 @@ import numpy as np
 
 from fabricheck.judge.evidence import Evidence, evidence_of_events, nodes_of
 from fabricheck.judge.evidence_of_gpus import evidence_under_load
-from fabricheck.judge.policy import Policy
-from fabricheck.judge.statistics import Ratio, RatioTest
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.burn_in import BurnIn, Floats
 from fabricheck.records.component import Component, Kind, short_host
@@ -26,9 +24,11 @@ from fabricheck.records.node_state import NodeState
 from fabricheck.records.operations import LOADS
 from fabricheck.records.run import Rank, Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.statistics.iterations import Ratio, RatioTest
 from fabricheck.topology.model import Topology
 from fabricheck.topology.placement import gpu_component, gpu_of_ranks
 from fabricheck.units import plural
+from fabricheck.yardsticks.policy import Policy
 
 #: A load that drifts is slower in the last of so many parts than in the first. Chosen.
 PARTS_OF_LOAD = 4

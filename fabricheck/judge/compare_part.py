@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.judge.part_values import Part, load_parts
-from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
@@ -18,6 +16,8 @@ from fabricheck.records.run import Device, Rank, Run, Samples
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.topology.model import Nic, Topology, find_topology
 from fabricheck.topology.nic import link_layer
+from fabricheck.yardsticks.part_values import Part, load_parts
+from fabricheck.yardsticks.policy import Policy, load_policy
 
 _NICS = re.compile(r"(\d+) x (\d+(?:\.\d+)?) Gb/s(?: ([\w-]+))?", re.ASCII)
 

@@ -18,23 +18,23 @@ from functools import cached_property
 import numpy as np
 
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import ENOUGH, OF_DEVIATION
-from fabricheck.judge.outliers import CrossedParts
-from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.limits.in_rounds import is_in_round, round_of
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, ONE_WAY_MEMORY_PATHS, PAIRS, SYMMETRIC_PAIRS
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
+from fabricheck.statistics.constants import ENOUGH, OF_DEVIATION
+from fabricheck.statistics.outliers import CrossedParts
 from fabricheck.topology.graph import node_graph
-from fabricheck.topology.in_rounds import is_in_round, round_of
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.network import Network, node_of
 from fabricheck.topology.nic import nic_of
 from fabricheck.topology.orbits import orbit
 from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks, nics_of_lone_ranks
 from fabricheck.units import format_size
+from fabricheck.yardsticks.policy import host_memory_of
 
 #: Fewer iterations do not tell how much a series varies. Chosen.
 FEWEST_ITERATIONS = 5

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import ENOUGH, FEWEST_FOR_MIDDLE, FEWEST_OF_A_NODE, MOST, TAKEN
 from fabricheck.judge.evidence import Evidence, NodeReport
 from fabricheck.judge.node_rules import judge_facts, rises_of, rules_of
 from fabricheck.records.component import short_host
@@ -18,6 +17,7 @@ from fabricheck.records.node_state import NicState
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.statistics.constants import ENOUGH, FEWEST_FOR_MIDDLE, FEWEST_OF_A_NODE, MOST, TAKEN
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import nic_of
 from fabricheck.topology.placement import gpu_of_ranks

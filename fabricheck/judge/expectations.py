@@ -6,18 +6,18 @@ import re
 from dataclasses import replace
 
 from fabricheck.judge.judge import Expect
-from fabricheck.judge.part_values import switch_is_left_out
-from fabricheck.judge.policy import Policy, host_memory_of
+from fabricheck.limits.in_rounds import company_in_rounds
+from fabricheck.limits.of_metric import MeasuredSeries, expectation
+from fabricheck.limits.question import FLOOR_FRACTION
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.operations import LOADS, SPARSE, VICTIMS, kernel_settings
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run, Samples
-from fabricheck.topology.in_rounds import company_in_rounds
 from fabricheck.topology.model import Topology
-from fabricheck.topology.of_metric import MeasuredSeries, expectation
 from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks, nics_of_ranks
-from fabricheck.topology.question import FLOOR_FRACTION
+from fabricheck.yardsticks.part_values import switch_is_left_out
+from fabricheck.yardsticks.policy import Policy, host_memory_of
 
 # Variables that name the interfaces or adapters that MPI libraries may use.
 _INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES")

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fabricheck.judge.policy import LatencyRule, Policy
-from fabricheck.judge.statistics import fewest_for_interval, median_interval
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER, Expectation, Judgement, Reference, Yardstick
@@ -17,7 +15,9 @@ from fabricheck.records.metrics import LARGE_BYTES, Metric, Quantity, expected_m
 from fabricheck.records.operations import COLLECTIVES
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict, worst
+from fabricheck.statistics.iterations import fewest_for_interval, median_interval
 from fabricheck.units import apart, few
+from fabricheck.yardsticks.policy import LatencyRule, Policy
 
 #: From here on links decide; below libraries change protocols: NCCL was 31% and 42% below its curve at 16 MiB (over 8
 #: A100 and over 2 nodes of 8 H100: benchmarks/published_values.csv).

@@ -16,7 +16,6 @@ from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
 from fabricheck.judge.evidence_of_nics import evidence_of_association, evidence_of_nics
 from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
 from fabricheck.judge.overall import SEVERITY, badness
-from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind, short_host
 from fabricheck.records.finding import Finding
@@ -29,6 +28,7 @@ from fabricheck.results.proof_logs import HOST_STAGING
 from fabricheck.topology.model import Topology
 from fabricheck.topology.placement import gpu_component
 from fabricheck.units import FEW, few
+from fabricheck.yardsticks.policy import host_memory_of
 
 #: Codes of errors that hardware counts, which nothing but a fault of it or of its link raises.
 _COUNTED = frozenset(

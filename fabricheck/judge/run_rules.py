@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fabricheck.judge.constants import FEWEST_AT_FIRST, FILLS_A_NIC
 from fabricheck.judge.equal_metrics import Equals, Member
 from fabricheck.judge.evidence import busy_hosts
-from fabricheck.judge.outliers import Outlier, outliers
-from fabricheck.judge.part_values import RunContext, is_comparable
-from fabricheck.judge.policy import Policy
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.limits.algorithms import allreduce_in_switch
+from fabricheck.limits.gpus import algorithm_of, node_part
 from fabricheck.records.component import Component, Kind, short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER
@@ -27,12 +25,14 @@ from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.proof_logs import facts_of_remarks
-from fabricheck.topology.algorithms import allreduce_in_switch
-from fabricheck.topology.gpus import algorithm_of, node_part
+from fabricheck.statistics.constants import FEWEST_AT_FIRST, FILLS_A_NIC
+from fabricheck.statistics.outliers import Outlier, outliers
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.hardware import least_payload
 from fabricheck.topology.model import Topology
 from fabricheck.topology.placement import gpu_of_ranks
+from fabricheck.yardsticks.part_values import RunContext, is_comparable
+from fabricheck.yardsticks.policy import Policy
 
 #: A tail that is longer by less costs nobody anything; and how much those of healthy peers differ at least. Chosen.
 LEAST_EXCESS, LEAST_SPREAD_OF_TAILS = 0.1, 0.02

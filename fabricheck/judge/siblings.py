@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fabricheck.judge.equal_metrics import Equals, equals_of
-from fabricheck.judge.outliers import CrossedParts, Outlier, critical_value, outliers
-from fabricheck.judge.policy import Policy, Scope
 from fabricheck.judge.run_rules import find_slow_starts, find_slow_tails
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.limits.achievable import between_hosts
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding, with_files
 from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.verdict import Verdict
-from fabricheck.topology.achievable import between_hosts
+from fabricheck.statistics.outliers import CrossedParts, Outlier, critical_value, outliers
 from fabricheck.units import apart
+from fabricheck.yardsticks.policy import Policy, Scope
 
 # Yardsticks that siblings are stronger than, where all is well.
 _WEAKER = ("", "unjudged", "achievable", "floor")

@@ -11,15 +11,25 @@ import numpy as np
 from scipy.special import ndtr
 
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import MOST_OF_METRIC
-from fabricheck.judge.node_levels import is_of
-from fabricheck.judge.parts import LAUNCH, SESSION, Floats, Ints, PartMetrics, SlowPart, Together, parts_of, slow_parts
-from fabricheck.judge.references import References
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import short_host
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict
+from fabricheck.statistics.constants import MOST_OF_METRIC
+from fabricheck.statistics.parts import (
+    LAUNCH,
+    SESSION,
+    Floats,
+    Ints,
+    PartMetrics,
+    SlowPart,
+    Together,
+    parts_of,
+    slow_parts,
+)
 from fabricheck.topology.components import components_of
+from fabricheck.yardsticks.node_levels import is_of
+from fabricheck.yardsticks.references import References
 
 # A metric: the numbers of its run and of its judgement there.
 _Place = tuple[int, int]

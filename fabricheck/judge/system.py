@@ -11,20 +11,7 @@ from fabricheck.errors import UserError, reason_of
 from fabricheck.judge.burn_in import find_notes, first_windows, with_load
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
-from fabricheck.judge.nic_values import KnownNic, load_nics, yardsticks_of_nics
-from fabricheck.judge.node_levels import is_of, level_on
 from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
-from fabricheck.judge.part_values import (
-    Part,
-    RunContext,
-    expectation_of_product,
-    is_comparable,
-    load_parts,
-    yardsticks_of_parts,
-)
-from fabricheck.judge.policy import Policy, load_policy
-from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
-from fabricheck.judge.references import References, load_references
 from fabricheck.judge.run_rules import find_pauses, find_stalls, nics_not_filled, problem_of_gpus, switch_not_used
 from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.judge.slow_parts import judge_parts
@@ -42,6 +29,19 @@ from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
 from fabricheck.topology.network import fold
 from fabricheck.topology.placement import with_node_indexes
+from fabricheck.yardsticks.nic_values import KnownNic, load_nics, yardsticks_of_nics
+from fabricheck.yardsticks.node_levels import is_of, level_on
+from fabricheck.yardsticks.part_values import (
+    Part,
+    RunContext,
+    expectation_of_product,
+    is_comparable,
+    load_parts,
+    yardsticks_of_parts,
+)
+from fabricheck.yardsticks.policy import Policy, load_policy
+from fabricheck.yardsticks.published import Published, load_published, yardsticks_of_papers
+from fabricheck.yardsticks.references import References, load_references
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ class Samples:
     nothing of the spread. `placement` is where the result went, for tools that measure both.
     `kept_of`: of how many iterations `times_ns` are the order statistics (`fabricheck.records.order_statistics`), in
     ascending order; 0 where it has them all. `rank_error`: the standard error of the rank of their median, from the
-    order that these have lost (`fabricheck.judge.statistics.median_interval`).
+    order that these have lost (`fabricheck.statistics.iterations.median_interval`).
     `groups`: only of patterns between groups of ranks and of striping. `messages`: source, destination and bytes of
     each, and the step where it is not the first; only of the messages of matrices.
     `aggressor`: what went on beside a victim, as the messages of a repetition; its times are those of the attacks.

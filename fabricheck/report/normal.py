@@ -11,8 +11,6 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.judge.compare_part import KnownParts, NodeDescription, PastedNumber, judge_number
-from fabricheck.judge.nic_values import load_nics
-from fabricheck.judge.part_values import Part
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS
 from fabricheck.records.judgement import Judgement
@@ -26,6 +24,8 @@ from fabricheck.report.normal_nic import ALERT, Normal, of_nic, worst_problem
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import link_layer
 from fabricheck.units import format_size
+from fabricheck.yardsticks.nic_values import load_nics
+from fabricheck.yardsticks.part_values import Part
 
 # What tools and libraries print of the link layer: perftest; NCCL's choice of adapters, by verbs or a plugin.
 _LAYER = re.compile(

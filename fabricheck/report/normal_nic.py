@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from fabricheck.errors import UserError
 from fabricheck.judge.compare_part import NodeDescription, nics_of
-from fabricheck.judge.nic_values import KnownNic, judge_nic
 from fabricheck.records.finding import Finding
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import TELLING, Verdict
 from fabricheck.units import apart, format_size, parse_rate
+from fabricheck.yardsticks.nic_values import KnownNic, judge_nic
 
 #: How a line of a limit begins that somebody requires.
 ALERT = "  alert limit  "

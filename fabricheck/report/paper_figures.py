@@ -15,16 +15,16 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.judge.expectations import expect_from_topology
-from fabricheck.judge.published import Published, load_published
-from fabricheck.judge.statistics import median_interval, ratio_interval
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, Quantity
 from fabricheck.records.operations import PAIRS, kernel_settings
 from fabricheck.records.run import Run, Samples
+from fabricheck.statistics.iterations import median_interval, ratio_interval
 from fabricheck.topology.network import DISTANCES, Network
 from fabricheck.units import format_size, parse_size
 from fabricheck.yamlfile import read_yaml
+from fabricheck.yardsticks.published import Published, load_published
 
 Floats = npt.NDArray[np.float64]
 #: What the y axis shows: `time` is that of an operation of any size, `latency` that of small messages; `loss` is what a

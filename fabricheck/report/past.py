@@ -9,9 +9,9 @@ import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import find_accepted
-from fabricheck.history.reading import entries_of, history
 from fabricheck.history.series import check_history
 from fabricheck.history.watch import Watched, watch_series
+from fabricheck.store.reading import entries_of, history
 
 
 @dataclass(frozen=True)

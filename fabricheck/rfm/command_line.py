@@ -108,7 +108,7 @@ def ranks_together(placement: str, where: str, ranks: int) -> str:
     `where`: `system:partition`, whose topology says which GPUs those are; rank i drives GPU i. Empty where no GPUs can
     be placed so.
     """
-    from fabricheck.topology.memory import placements
+    from fabricheck.limits.memory import placements
 
     topology = topology_of(where)
     if topology is None:

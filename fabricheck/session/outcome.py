@@ -15,7 +15,6 @@ from fabricheck.diagnosis.of_session import find_all, without_cleared
 from fabricheck.fleet.node_verdicts import FleetVerdict, verdict_of_fleet
 from fabricheck.fleet.record import TROUBLES, Fleet, read_findings
 from fabricheck.fleet.resume import is_taken_over
-from fabricheck.judge.references import ALL_OTHERS
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import LAUNCHED_ONCE, Case, node_of_file
@@ -35,6 +34,7 @@ from fabricheck.suite import Suite
 from fabricheck.topology.network import fold
 from fabricheck.units import few
 from fabricheck.wholefile import open_file
+from fabricheck.yardsticks.references import ALL_OTHERS
 
 
 @dataclass(frozen=True)

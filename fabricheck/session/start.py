@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.history.folders import check_name, create
 from fabricheck.judge.system import SystemJudge
 from fabricheck.site.validation import undriven_gpus
+from fabricheck.store.folders import check_name, create
 from fabricheck.suite import Suite
 from fabricheck.suites.sources import load_tools
 from fabricheck.tuning import load_profiles

@@ -9,10 +9,6 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.fleet.resume import is_taken_over
-from fabricheck.history.changes import facts_of_this_host, versions_of_suite
-from fabricheck.history.metric_rows import run_id_of, started_of
-from fabricheck.history.session_nodes import node_records
-from fabricheck.history.writing import Appended, NewSession, append, made_up_session, stored_runs_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case, name_of_header, parse_case
 from fabricheck.records.run import Run
@@ -20,6 +16,10 @@ from fabricheck.records.verdict import worst
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.outcome import Outcome, judge_session, read_result
 from fabricheck.session.reframe_report import FinishedSession, read_session
+from fabricheck.store.changes import facts_of_this_host, versions_of_suite
+from fabricheck.store.metric_rows import run_id_of, started_of
+from fabricheck.store.session_nodes import node_records
+from fabricheck.store.writing import Appended, NewSession, append, made_up_session, stored_runs_of
 from fabricheck.suite import Suite
 
 
@@ -29,7 +29,7 @@ def store_session(
     """Add what a session came to to the sample store.
 
     `just_now`: the suite and this host are still what they were when it ran, so their versions are its versions.
-    Raises UserError as `fabricheck.history.writing.append` does, and where ReFrame left no report.
+    Raises UserError as `fabricheck.store.writing.append` does, and where ReFrame left no report.
     """
     info = session.info
     known = stored_runs_of(store) if any(map(is_taken_over, session.files)) else frozenset()

@@ -19,16 +19,16 @@ from fabricheck.extras import (
     nodes_problems,
     unsupported_problems,
 )
-from fabricheck.judge.nic_values import load_nics
-from fabricheck.judge.part_values import load_parts
-from fabricheck.judge.published import load_published
-from fabricheck.judge.references import ALL_OTHERS, References, load_references
+from fabricheck.limits.of_metric import TRANSPORTS, MeasuredSeries, expectation
 from fabricheck.records.metrics import MetricName, parse_metric_name
 from fabricheck.records.operations import SPARSE
 from fabricheck.suite import outside_roots, site_root
 from fabricheck.topology.model import Topology, load_topology, partition_files
-from fabricheck.topology.of_metric import TRANSPORTS, MeasuredSeries, expectation
 from fabricheck.units import parse_rate
+from fabricheck.yardsticks.nic_values import load_nics
+from fabricheck.yardsticks.part_values import load_parts
+from fabricheck.yardsticks.published import load_published
+from fabricheck.yardsticks.references import ALL_OTHERS, References, load_references
 
 #: Features of environments that drive GPUs.
 GPU_APIS = frozenset({"cuda", "hip", "sycl"})

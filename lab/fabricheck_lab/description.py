@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
+from fabricheck.limits.algorithms import rings
+from fabricheck.limits.optimum import best_ring
 from fabricheck.records.rehearsal import UUID_MARK
-from fabricheck.topology.algorithms import rings
 from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.host import host_links, host_paths
 from fabricheck.topology.model import Gpu, Link, Topology
 from fabricheck.topology.nic import nic_of
-from fabricheck.topology.optimum import best_ring
 from fabricheck.topology.transport_paths import ccl_paths
 
 MOVERS = ("copy", "kernel", "ccl")

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.judge.policy import scope_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case
 from fabricheck.records.operations import PAIRS, VICTIMS
@@ -37,6 +36,7 @@ from fabricheck.session.run_folders import VERDICT
 from fabricheck.suite import MINIATURE, Suite, suite_root
 from fabricheck.topology.hardware import payload
 from fabricheck.topology.model import Link, Topology
+from fabricheck.yardsticks.policy import scope_of
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.description import EFFICIENCY, MEMORY_EFFICIENCY
 from fabricheck_lab.rehearsal import suite_of, up_in_miniature, variables_of

@@ -17,7 +17,7 @@ struct MedianInterval {
 
 // Median with its nonparametric 95% confidence interval (Hoefler and Belli, SC15, section 3.1.3: the order statistics
 // at (n - 1.96 sqrt(n)) / 2 and 1 + (n + 1.96 sqrt(n)) / 2), of times in the order in which they were measured: it is
-// wider where iterations depend on each other, by batch means (fabricheck/judge/statistics.py has the same and its
+// wider where iterations depend on each other, by batch means (fabricheck/statistics/iterations.py has the same and its
 // source). Fewer than 8 samples have no such interval.
 MedianInterval median_interval(const std::vector<std::int64_t>& times);
 

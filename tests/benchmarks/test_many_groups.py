@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.many_groups import may_be_outliers
-from tests.judge.test_outliers import ERROR, LEAST, found, pairs
+from tests.statistics.test_outliers import ERROR, LEAST, found, pairs
 
 
 @given(gpus=st.integers(3, 8), seed=st.integers(0, 10_000), loss=st.floats(0, 0.02))

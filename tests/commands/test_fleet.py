@@ -13,8 +13,8 @@ from fabricheck.errors import UserError
 from fabricheck.fleet.allocation import allocated
 from fabricheck.fleet.nodes import choose
 from fabricheck.fleet.record import Fleet
-from fabricheck.history.session import NodeRecord
 from fabricheck.session.reframe import Selection
+from fabricheck.store.session import NodeRecord
 from fabricheck.suite import Suite
 from tests.support.sessions import ROOT, add
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.history.folders import FILES, METRICS, SUMS
-from fabricheck.history.reading import entries_of, history
-from fabricheck.history.session import NodeRecord, read_record
+from fabricheck.store.folders import FILES, METRICS, SUMS
+from fabricheck.store.reading import entries_of, history
+from fabricheck.store.session import NodeRecord, read_record
 from tests.support.commands import run
 from tests.support.result_files import CUDA
 from tests.support.sessions import add, result_file

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from fabricheck.cli import main
-from fabricheck.diagnosis.bisection import BisectionOutcome, SearchEnded
-from fabricheck.history.changes import StackDifference
 from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.suite_run import Launcher
-from fabricheck.session.upgrade import Upgrade, UpgradeCause, judge_upgrade
+from fabricheck.store.changes import StackDifference
 from fabricheck.suite import Suite
-from tests.session.test_upgrade import cases_of
+from fabricheck.upgrade.bisection import BisectionOutcome, SearchEnded
+from fabricheck.upgrade.comparison import Upgrade, UpgradeCause, judge_upgrade
 from tests.support.result_files import HOST
 from tests.support.sessions import make_suite
+from tests.upgrade.test_comparison import cases_of
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_the_answer_comes_before_the_search_which_ends_in_time(
         return (UpgradeCause(outcomes[0], "x", (), (), (), (StackDifference("libleft", "1", "2"),)),)
 
     monkeypatch.setattr(Launcher, "run", run)
-    monkeypatch.setattr("fabricheck.session.upgrade.judge_upgrade", judge)
-    monkeypatch.setattr("fabricheck.session.exchange.find_causes", find_causes)
+    monkeypatch.setattr("fabricheck.upgrade.comparison.judge_upgrade", judge)
+    monkeypatch.setattr("fabricheck.upgrade.exchange.find_causes", find_causes)
     with pytest.raises(SystemExit) as ended:
         main(["upgrade", "openmpi", "mpich", "--rounds=4", f"--minutes={minutes}", f"--output={tmp_path}"])
     assert (ended.value.code, len(jobs), outcomes) == (1, ran, [outcome])

@@ -16,7 +16,6 @@ from fabricheck.diagnosis.causes import Diagnosis, diagnose
 from fabricheck.diagnosis.of_session import find_all
 from fabricheck.fleet.node_verdicts import FleetVerdict, verdict_of_fleet
 from fabricheck.fleet.record import Fleet
-from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
@@ -25,6 +24,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.topology.model import Topology, load_topology
+from fabricheck.yardsticks.policy import Policy
 from tests.support.effort import effort
 from tests.support.equal_runs import judge_of, pairs
 from tests.support.equal_runs import run_of as run_on_gpus

@@ -13,11 +13,11 @@ from fabricheck.diagnosis.network.results import RETEST, SCREEN
 from fabricheck.diagnosis.network.round_plan import RoundsPlan, retest, screen
 from fabricheck.diagnosis.network.routes import Ways
 from fabricheck.diagnosis.of_session import find_all, with_session_findings, without_cleared
-from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.finding import split
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict
+from fabricheck.yardsticks.policy import Policy, load_policy
 from tests.support.effort import effort
 from tests.support.made_runs import MIB, made_case, made_run, made_samples, noisy
 from tests.support.nodes import ROOT, system

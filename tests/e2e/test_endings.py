@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.history.reading import history
+from fabricheck.store.reading import history
 from fabricheck.suite import suite_root
 from tests.support import no_locks
 from tests.support.toy import ToySuite

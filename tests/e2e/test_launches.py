@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.history.reading import history
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
 from fabricheck.session.reframe_report import read_session
+from fabricheck.store.reading import history
 from tests.support.sessions import result_file
 from tests.support.toy import ToySuite
 

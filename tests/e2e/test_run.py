@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.history.reading import history
 from fabricheck.records.rehearsal import REHEARSAL
+from fabricheck.store.reading import history
 from fabricheck.suite import MINIATURE
 from tests.support.toy import ToySuite
 

@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 import pytest
 from ruamel.yaml import YAML
 
-from fabricheck.history.reading import history
-from fabricheck.judge.policy import load_policy
 from fabricheck.records.verdict import Verdict
+from fabricheck.store.reading import history
 from fabricheck.suite import suite_root
+from fabricheck.yardsticks.policy import load_policy
 from tests.support import no_locks
 from tests.support.schedulers import knows
 from tests.support.toy import ToySuite

@@ -31,7 +31,7 @@ BENCHMARKS = {"PingPong", "Sendrecv", "Alltoall", "Allreduce"}
 
 @dataclass(frozen=True)
 class Finished:
-    """A run of `fabricheck run`: its exit status, what it said, and the cases by benchmark, or name of the test."""
+    """A run of `fabricheck run`: its exit status, what it said, and the cases by a name for each."""
 
     status: int
     output: str

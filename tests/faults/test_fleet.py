@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from fabricheck.history.reading import entries_of
-from fabricheck.history.session import read_record
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
+from fabricheck.store.reading import entries_of
+from fabricheck.store.session import read_record
 from fabricheck.suite import suite_root
 from fabricheck.topology.network import unfold
 from fabricheck_lab import faults

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from fabricheck import mpi
-from fabricheck.records.case import Case
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.session.outcome import judge_session
 from fabricheck.session.reframe_report import FinishedSession, read_cases
 from fabricheck.suite import Suite, suite_root
+from tests.e2e.test_vendor import Finished
 from tests.faults.matrix import NO_COUNTERPART, NOTICES, PASSES, Outcome, settle
 from tools import build
 
@@ -35,16 +35,6 @@ Planted:
   reference_in_another_unit:
     pingpong_uncontended_0_1_64kib_goodput: [90.0, -0.1, 0.1, GB/s]
 """
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A run of `fabricheck run`: its exit status, what it said, and the cases by a name for each."""
-
-    status: int
-    output: str
-    folder: Path
-    cases: dict[str, Case]
 
 
 def run(root: Path, tag: str, *options: str) -> Finished:

@@ -45,8 +45,8 @@ from unittest import mock
 import fabricheck as package
 from fabricheck import mpi
 from fabricheck.cli import main as fabricheck
-from fabricheck.history import changes, reading
-from fabricheck.history.folders import SessionFolder
+from fabricheck.store import changes, reading
+from fabricheck.store.folders import SessionFolder
 from fabricheck.suite import outside_roots
 from tests.fuzz.damage import damaged
 from tests.fuzz.fuzz_targets import Target, command_of, seen, targets

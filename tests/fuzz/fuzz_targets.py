@@ -19,13 +19,13 @@ import polars as pl
 from ci.drain import Node
 from ci.drain import main as drain_main
 from fabricheck.cli import main as fabricheck
-from fabricheck.history.folders import METRICS, SUMS
-from fabricheck.history.metric_rows import SCHEMA, to_parquet
-from fabricheck.history.writing import append
-from fabricheck.judge.constants import FORMAT
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
+from fabricheck.statistics.constants import FORMAT
+from fabricheck.store.folders import METRICS, SUMS
+from fabricheck.store.metric_rows import SCHEMA, to_parquet
+from fabricheck.store.writing import append
 from tests.support.captured import TEXTS
 from tests.support.pages import write_json
 from tests.support.result_files import HOST

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.cli import main
-from fabricheck.history.folders import METRICS, SessionFolder
+from fabricheck.store.folders import METRICS, SessionFolder
 from tests.history.conftest import use_suite
 from tests.support.sessions import add
 from tests.support.users import SOMEONE

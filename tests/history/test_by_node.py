@@ -11,9 +11,9 @@ from fabricheck.history.by_node import measured_at_once, nodes_of
 from fabricheck.history.calibrate import Calibration, calibrate
 from fabricheck.history.references_file import updated_text, write
 from fabricheck.history.text import calibration_lines
-from fabricheck.judge.constants import FEWEST
-from fabricheck.judge.node_levels import level_on
-from fabricheck.judge.references import load_references
+from fabricheck.statistics.constants import FEWEST
+from fabricheck.yardsticks.node_levels import level_on
+from fabricheck.yardsticks.references import load_references
 from tests.support.histories import NOW, SYSTEM, Made, history
 
 METRIC = "pingpong_uncontended_0_1_1gib_goodput"

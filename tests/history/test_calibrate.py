@@ -11,14 +11,14 @@ from benchmarks.calibration import KINDS, bounds, runs_of
 from benchmarks.noise import autocorrelated
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import ALONE, MANY_METRICS, Calibration, calibrate
-from fabricheck.history.levels import persistence_of
 from fabricheck.history.references_file import diff, updated_text, write
-from fabricheck.history.robust import centre_and_spread, normal_score, prediction_factor
-from fabricheck.history.tails import Floats, Tail, deviations_of, joined_tail
 from fabricheck.history.text import calibration_lines
-from fabricheck.judge.constants import FALSE_ALARMS, FEWEST, VOTED
-from fabricheck.judge.references import load_references
 from fabricheck.session import launches
+from fabricheck.statistics.constants import FALSE_ALARMS, FEWEST, VOTED
+from fabricheck.statistics.levels import persistence_of
+from fabricheck.statistics.robust import centre_and_spread, normal_score, prediction_factor
+from fabricheck.statistics.tails import Floats, Tail, deviations_of, joined_tail
+from fabricheck.yardsticks.references import load_references
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
 
 GOODPUT = "pingpong_uncontended_0_1_1gib_goodput"

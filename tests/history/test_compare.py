@@ -13,8 +13,8 @@ from scipy.stats import t
 from benchmarks.noise import autocorrelated, beneath, gaussian, jumps, skewed
 from fabricheck.errors import UserError
 from fabricheck.history.compare import ChangeVerdict, Comparison, compare
-from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, discoveries, shift_test
 from fabricheck.history.text import comparison_lines, to_json
+from fabricheck.statistics.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, discoveries, shift_test
 from tests.support.effort import effort
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
 

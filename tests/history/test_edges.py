@@ -12,11 +12,11 @@ from fabricheck.history import calibrate as calibrating
 from fabricheck.history.calibrate import calibrate
 from fabricheck.history.compare import compare
 from fabricheck.history.memory_needed import check_memory
-from fabricheck.history.monitor import monitor
-from fabricheck.history.reading import count_values
 from fabricheck.history.text import calibration_lines, comparison_lines, watch_lines
 from fabricheck.history.watch import watch
-from fabricheck.history.writing import append
+from fabricheck.statistics.monitor import monitor
+from fabricheck.store.reading import count_values
+from fabricheck.store.writing import append
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
 from tests.support.sessions import NOW as STORED
 from tests.support.sessions import make_suite, result_file, session_of

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 from fabricheck.commands.history import calibrate as command
 from fabricheck.history.by_node import nodes_of
 from fabricheck.history.calibrate import calibrate
-from fabricheck.history.writing import append
-from fabricheck.judge.node_levels import level_on
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Reference
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
+from fabricheck.store.writing import append
+from fabricheck.yardsticks.node_levels import level_on
 from tests.support.effort import effort
 from tests.support.histories import NOW, SYSTEM, Made, history
 from tests.support.result_files import Line

@@ -10,11 +10,11 @@ from ruamel.yaml.comments import CommentedMap
 
 from fabricheck.errors import UserError
 from fabricheck.history.part_file import part_text, source_of
-from fabricheck.judge.part_values import load_part
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run
 from fabricheck.topology.model import Topology
+from fabricheck.yardsticks.part_values import load_part
 from tests.support.burn_ins import burn_in_lines, write_burn_in
 from tests.support.equal_runs import pairs, run_of
 from tests.support.nodes import system

@@ -11,11 +11,11 @@ import pytest
 
 from fabricheck.cli import main
 from fabricheck.errors import UserError
-from fabricheck.history.folders import SessionFolder
-from fabricheck.history.reading import history
-from fabricheck.history.session import read_record
-from fabricheck.history.writing import NewSession, append
 from fabricheck.records.rehearsal import REHEARSAL, as_rehearsal
+from fabricheck.store.folders import SessionFolder
+from fabricheck.store.reading import history
+from fabricheck.store.session import read_record
+from fabricheck.store.writing import NewSession, append
 from tests.support.result_files import CUDA, Line
 from tests.support.sessions import NOW, add, result_file, session_of
 

@@ -11,8 +11,8 @@ import pytest
 
 from fabricheck.history.calibrate import calibrate
 from fabricheck.history.compare import compare
-from fabricheck.history.waiting import PROGRESS_S, listening, steps
 from fabricheck.history.watch import watch
+from fabricheck.waiting import PROGRESS_S, listening, steps
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
 
 
@@ -50,7 +50,7 @@ def test_a_command_that_takes_long_says_so_and_another_is_quiet(
 ) -> None:
     frame = history([Made(f"m{number}", normal(number, 30)) for number in range(10)])
     clock(monkeypatch, PROGRESS_S if is_slow else 1e-6)
-    monkeypatch.setattr("fabricheck.history.rows.AT_ONCE", 4)
+    monkeypatch.setattr("fabricheck.statistics.rows.AT_ONCE", 4)
     lines: list[str] = []
     with listening(lines.append):
         command(frame)

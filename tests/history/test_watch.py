@@ -13,11 +13,11 @@ from scipy.signal import lfilter
 
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import Accepted, load_accepted
-from fabricheck.history.charts import least_of_streak
 from fabricheck.history.incidents import Incident
-from fabricheck.history.monitor import monitor
 from fabricheck.history.text import watch_lines
 from fabricheck.history.watch import WatchResult, change_point, watch, watch_series
+from fabricheck.statistics.charts import least_of_streak
+from fabricheck.statistics.monitor import monitor
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
 
 Floats = npt.NDArray[np.float64]

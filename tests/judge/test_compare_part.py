@@ -10,13 +10,13 @@ from click.testing import CliRunner
 from fabricheck.cli import cli
 from fabricheck.errors import UserError
 from fabricheck.judge.compare_part import KnownParts, NodeDescription
-from fabricheck.judge.nic_values import load_nics
 from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.verdict import Verdict
 from fabricheck.report import normal
 from fabricheck.report.normal_nic import Normal
 from fabricheck.topology.graph import node_graph
 from fabricheck.vendor.paste import read_paste
+from fabricheck.yardsticks.nic_values import load_nics
 from tests.support.nodes import ROOT
 
 DATA = ROOT / "tests" / "data"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fabricheck.judge.expectations import expect_from_topology
-from fabricheck.judge.policy import Policy
 from fabricheck.records.run import Groups
+from fabricheck.yardsticks.policy import Policy
 from tests.support.made_runs import MIB, made_run, made_samples
 from tests.support.nodes import system
 

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricheck.judge.judge import NO_EXPECTATION, judge_run
-from fabricheck.judge.policy import LatencyRule, Policy
 from fabricheck.records.judgement import Expectation, Judgement, Reference
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.fabricbench import read_run
+from fabricheck.yardsticks.policy import LatencyRule, Policy
 from tests.support.findings import bad_finding
 from tests.support.made_runs import made_samples
 from tests.support.result_files import CUDA, HOST, lines_of, settle, write

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricheck.judge.statistics import RatioTest, Truth, ratio_interval
+from fabricheck.statistics.iterations import RatioTest, Truth, ratio_interval
 from tests.support.effort import effort
 
 

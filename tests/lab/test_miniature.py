@@ -12,11 +12,11 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.extras import effort_problems
-from fabricheck.judge.policy import load_policy
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.suite import MINIATURE, suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology
 from fabricheck.topology.transport_paths import ccl_paths, mpi_paths
+from fabricheck.yardsticks.policy import load_policy
 from fabricheck_lab.layout import Layout
 from fabricheck_lab.miniature import (
     BURST_BYTES,

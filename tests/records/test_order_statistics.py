@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import median_abs_deviation
 
-from fabricheck.judge.statistics import median_interval, rank_error_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.order_statistics import as_series, kept_ranks
 from fabricheck.records.run import Run, Samples
 from fabricheck.results.fabricbench import read_run
+from fabricheck.statistics.iterations import median_interval, rank_error_of
 from fabricheck.suites.sources import extract
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.operations import OPERATIONS
 from fabricheck.report.figures.paper import draw
 from fabricheck.report.paper_figures import answer, load_figures, measured
+from fabricheck.yardsticks.policy import Policy
 from tests.rfm.test_checks import CHECKS
 from tests.support.commands import run
 from tests.support.made_runs import MIB, made_run, made_samples

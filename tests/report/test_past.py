@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fabricheck.history.writing import append
 from fabricheck.report.past import past_of
+from fabricheck.store.writing import append
 from tests.support.result_files import CUDA
 from tests.support.sessions import NOW, add, result_file, session_of
 

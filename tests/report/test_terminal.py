@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fabricheck.records.judgement import Reference
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.lines import summary
+from tests.report.test_html import REFERENCE
 from tests.support.effort import effort
 from tests.support.findings import bad_finding, note
 from tests.support.nodes import system
@@ -34,15 +34,14 @@ def test_pairs_that_pass_are_one_row() -> None:
 
 
 def test_a_bad_pair_has_a_row_and_its_reason() -> None:
-    reference = Reference(1100.0, -0.05, 0.05, "Gb/s", "run1")
     bad = judgement(
         samples((0, 3), GIB),
         verdict=Verdict.DEGRADED,
-        reference=reference,
+        reference=REFERENCE,
         reason="900 Gb/s is -18.2% of the reference 1100 Gb/s",
         value=900.0,
     )
-    fine = [judgement(samples((0, each), GIB), reference=reference) for each in (1, 2)]
+    fine = [judgement(samples((0, each), GIB), reference=REFERENCE) for each in (1, 2)]
     lines = render([judged([*fine, bad])], width=120, color=False).splitlines()
     assert lines[0].startswith("DEGRADED    1 run: 1 DEGRADED; 3 metrics: 1 DEGRADED, 2 PASS")
     row = next(number for number, line in enumerate(lines) if "0→3" in line)
@@ -186,9 +185,8 @@ def test_it_fits_the_screen_and_says_the_worst(
 
 def test_a_pass_says_how_much_it_means_and_what_makes_it_mean_more() -> None:
     """A share of a guess beside a bound of 2% of it reads as if one were the other."""
-    reference = Reference(1100.0, -0.05, 0.05, "Gb/s", "run1")
     host = judgement(samples((0, 1), GIB, operation="allreduce"), value=90000.0)
-    known = judgement(samples((0, 3), GIB), reference=reference)
+    known = judgement(samples((0, 3), GIB), reference=REFERENCE)
     text = render([judged([host])], width=120, color=False, system="mysite")
     (row,) = [line for line in text.splitlines() if "allreduce" in line and "90,000" in line]
     assert row.split()[-5:] == ["150.0", "x", "of", "600.0", "minimum"]

@@ -12,14 +12,14 @@ import pytest
 
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import judge_run
-from fabricheck.judge.policy import load_policy
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.limits.memory import placements
 from fabricheck.records.metrics import metrics_of, parse_metric_name
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.rfm.launch import reasons_not_to_run
-from fabricheck.topology.memory import placements
+from fabricheck.yardsticks.policy import load_policy
 from tests.rfm.test_checks import CHECKS
 from tests.support.nodes import ROOT, system
 from tests.support.result_files import CUDA, Line, lines_of, said, settle, verdicts, write

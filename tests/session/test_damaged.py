@@ -16,15 +16,15 @@ from fabricheck.cli import main
 from fabricheck.commands.run import _judge_abandoned
 from fabricheck.errors import UserError
 from fabricheck.fleet.record import ENDED, EXCLUDED, FOLDER, Fleet, did_not_start
-from fabricheck.history.folders import MARKER
-from fabricheck.history.reading import history
-from fabricheck.history.writing import append
-from fabricheck.judge.constants import FORMAT
 from fabricheck.records.node_state import NodeState
 from fabricheck.results.check_judgement import write_judgement
 from fabricheck.session.abandoned import RUN, Started, read_abandoned
 from fabricheck.session.outcome import judge_session
 from fabricheck.session.run_folders import REPORT, VERDICT
+from fabricheck.statistics.constants import FORMAT
+from fabricheck.store.folders import MARKER
+from fabricheck.store.reading import history
+from fabricheck.store.writing import append
 from fabricheck.suite import Suite
 from tests.fuzz.damage import damaged
 from tests.support.effort import effort

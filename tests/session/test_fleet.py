@@ -14,8 +14,6 @@ from fabricheck.errors import UserError
 from fabricheck.fleet import allocation
 from fabricheck.fleet.record import FILE, FOLDER, Fleet
 from fabricheck.fleet.resume import JOB_ID
-from fabricheck.history.reading import entries_of
-from fabricheck.history.session import NodeRecord, read_record
 from fabricheck.records.case import NODES
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.abandoned import (
@@ -31,6 +29,8 @@ from fabricheck.session.outcome import judge_session
 from fabricheck.session.reframe_report import level_of
 from fabricheck.session.run_folders import VERDICT
 from fabricheck.session.storing import store_session
+from fabricheck.store.reading import entries_of
+from fabricheck.store.session import NodeRecord, read_record
 from fabricheck.suite import Suite
 from tests.support.sessions import make_suite, result_file
 

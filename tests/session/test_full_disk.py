@@ -14,11 +14,11 @@ import pytest
 
 from fabricheck.commands.run import _judge_abandoned
 from fabricheck.errors import UserError
-from fabricheck.history.reading import history
 from fabricheck.session.abandoned import RUN, Started, leave_started
 from fabricheck.session.hiding import scrub
 from fabricheck.session.run_folders import VERDICT
 from fabricheck.session.suite_run import _new_folder
+from fabricheck.store.reading import history
 from fabricheck.suite import Suite
 from tests.support.sessions import make_suite, result_file
 

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricheck.diagnosis.causes import diagnose
-from fabricheck.history.session_nodes import node_records
 from fabricheck.records.case import Case
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -31,6 +30,7 @@ from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.relaunch import Again, _vote, launches_of
 from fabricheck.session.slow_once import slow_again, write_slow_once
 from fabricheck.session.suite_run import Launcher
+from fabricheck.store.session_nodes import node_records
 from fabricheck.suite import Suite
 from tests.support.effort import effort
 from tests.support.equal_runs import judge_of, pairs, run_of

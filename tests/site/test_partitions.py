@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from fabricheck.cli import cli
 from fabricheck.commands.topology import validate
 from fabricheck.errors import UserError
-from fabricheck.history.metric_rows import JudgedCase, metrics_table
 from fabricheck.judge.system import SystemJudge
 from fabricheck.results.fabricbench import read_run
+from fabricheck.store.metric_rows import JudgedCase, metrics_table
 from fabricheck.topology.model import find_topology
 from tests.support.nodes import ROOT
 from tests.support.result_files import CUDA

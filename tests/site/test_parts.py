@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from fabricheck.judge.part_values import Part, load_parts
 from fabricheck.judge.run_rules import problem_of_gpus
 from fabricheck.site.facts import read_facts
 from fabricheck.site.write import topology_text
 from fabricheck.topology.model import Link, Topology, load_topology
-from tests.judge.test_part_values import named
+from fabricheck.yardsticks.part_values import Part, load_parts
 from tests.support.captured import amd_gpu, capture_of, nvidia_gpus, xgmi
 from tests.support.equal_runs import run_of
 from tests.support.nodes import ROOT
+from tests.yardsticks.test_part_values import named
 
 PARTS = {part.part: part for part in load_parts(ROOT / "reference_values" / "parts")}
 ARCH = {"NVLink2": "sm_70", "NVLink3": "sm_80", "NVLink4": "sm_90", "NVLink5": "sm_100"}

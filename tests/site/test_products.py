@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fabricheck.judge.expected_table import expected_rows
 from fabricheck.site.facts import read_facts
 from fabricheck.site.nominal import product_of
 from fabricheck.topology.nic import node_gbps
+from fabricheck.yardsticks.expected_table import expected_rows
 from tests.site.test_shapes import topology_of
 from tests.support.captured import amd_gpu, capture_of, nic, nvidia_gpus, xgmi
 

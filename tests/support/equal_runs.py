@@ -7,9 +7,9 @@ from itertools import permutations
 
 import numpy as np
 
-from fabricheck.judge.policy import load_policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.run import Run
+from fabricheck.yardsticks.policy import load_policy
 from tests.support.made_runs import GIB, made_run, made_samples
 from tests.support.nodes import ROOT, system
 

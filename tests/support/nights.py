@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import polars as pl
 
-from fabricheck.history.reading import history
+from fabricheck.store.reading import history
 from tests.support.histories import START
 
 SYSTEM = "hgx-h100"

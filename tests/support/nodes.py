@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fabricheck.limits.of_metric import MeasuredSeries, expectation
 from fabricheck.records.judgement import Expectation
 from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Cpu, Gpu, Link, Nic, Switch, Topology, find_topology
-from fabricheck.topology.of_metric import MeasuredSeries, expectation
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPERS = (

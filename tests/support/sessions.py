@@ -9,14 +9,14 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from fabricheck.history.folders import SessionFolder
-from fabricheck.history.writing import NewSession, append
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import worst
 from fabricheck.results.fabricbench import read_run
+from fabricheck.store.folders import SessionFolder
+from fabricheck.store.writing import NewSession, append
 from tests.support.result_files import HOST, Line, lines_of, settle, write
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,12 +9,12 @@ import pytest
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from fabricheck.judge.references import load_references
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.paper_figures import load_figures
 from fabricheck.topology.model import load_topology
+from fabricheck.yardsticks.references import load_references
 from tools import catalogue_page, commands_page, metrics_page, schemas
 
 ROOT = Path(__file__).resolve().parents[2]

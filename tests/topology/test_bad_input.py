@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.judge.published import load_published
-from fabricheck.judge.references import load_references
 from fabricheck.site.validation import problems, reference_problems
 from fabricheck.topology.model import find_topology, load_topology
+from fabricheck.yardsticks.published import load_published
+from fabricheck.yardsticks.references import load_references
 from tests.support.nodes import ROOT
 
 GOOD = (ROOT / "tests/data/topologies/three_gpus.yaml").read_text(encoding="utf-8")

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.judge.expectations import expect_from_topology
-from fabricheck.judge.policy import load_policy
+from fabricheck.limits.of_metric import MeasuredSeries, expectation
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.between_nodes import alltoall_gbps, least_cut_gbps, link_loads, pair_rates
 from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.network import Network
-from fabricheck.topology.of_metric import MeasuredSeries, expectation
 from fabricheck.topology.placement import ends_of_ranks
+from fabricheck.yardsticks.policy import load_policy
 from tests.support.effort import effort
 from tests.support.made_runs import MIB, made_run, made_samples
 from tests.support.nodes import ROOT, system

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fabricheck.limits import optimum
 from fabricheck.records.operations import COLLECTIVES
-from fabricheck.topology import optimum
 from fabricheck.topology.graph import NodeGraph
 from fabricheck.topology.host import host_links, host_paths, host_rates
 from fabricheck.topology.model import Cpu, Link, Switch, Topology

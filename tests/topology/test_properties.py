@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fabricheck.limits import algorithms, optimum
+from fabricheck.limits.gpus import algorithm_of
 from fabricheck.records.operations import COLLECTIVES
-from fabricheck.topology import algorithms, optimum
-from fabricheck.topology.gpus import algorithm_of
 from fabricheck.topology.graph import NodeGraph
 from fabricheck.topology.model import Gpu, Link, Switch, Topology
 from tests.support.effort import effort

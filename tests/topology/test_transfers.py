@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
+from fabricheck.limits.of_metric import MeasuredSeries, expectation
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import LISTED, SHAPED, STRIPING
 from fabricheck.records.run import Groups
 from fabricheck.topology import nic
-from fabricheck.topology.of_metric import MeasuredSeries, expectation
 from fabricheck.topology.transfers import network_gbps, steps_of
 from tests.support.nodes import system
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from fabricheck.diagnosis.causes import named_of
 from fabricheck.diagnosis.explain import Row, explain
 from fabricheck.diagnosis.table import shares_of_routes
-from fabricheck.judge.constants import LEAST_LOSS
 from fabricheck.records.component import Component, Kind, either
 from fabricheck.records.finding import Finding
 from fabricheck.records.node_state import BlockedPath, NodeState, States, asked_by
 from fabricheck.records.verdict import Verdict
+from fabricheck.statistics.constants import LEAST_LOSS
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network
 from fabricheck.units import few

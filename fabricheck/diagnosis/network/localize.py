@@ -25,7 +25,8 @@ from fabricheck.diagnosis.explain import MOST_FOR_ONE, best_reached
 from fabricheck.diagnosis.network.columns import Columns
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import (
+from fabricheck.records.component import Component
+from fabricheck.statistics.constants import (
     CONFIDENCE,
     DOUBT,
     FALSE_ALARM,
@@ -37,7 +38,6 @@ from fabricheck.judge.constants import (
     OF_DEVIATION,
     RESOLUTION,
 )
-from fabricheck.records.component import Component
 
 #: So many faults are looked for.
 MOST = 4

@@ -19,8 +19,6 @@ from fabricheck.diagnosis.network.localize import Localization, SlowGroup, locat
 from fabricheck.diagnosis.network.results import OPERATION, Rounds, operation_of, pairs_again, pairs_of, places_of
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray, Ways, design
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import FEWEST_FOR_MIDDLE, RESOLUTION
-from fabricheck.judge.policy import Policy
 from fabricheck.records.component import Component, either
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
@@ -28,9 +26,11 @@ from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.statistics.constants import FEWEST_FOR_MIDDLE, RESOLUTION
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network, node_of
 from fabricheck.units import plural
+from fabricheck.yardsticks.policy import Policy
 
 #: Of the times of a pair: processors and other traffic add to them, and take nothing away.
 QUANTILE = 25

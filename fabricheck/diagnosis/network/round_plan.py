@@ -16,7 +16,7 @@ import numpy as np
 
 from fabricheck.diagnosis.network.routes import IntArray, Ways
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import LOCAL_NODES, TRIES
+from fabricheck.statistics.constants import LOCAL_NODES, TRIES
 from fabricheck.topology.network import fold, node_of
 
 

@@ -11,7 +11,7 @@ from fabricheck.diagnosis.network.pair_findings import SlowParts, find_slow_part
 from fabricheck.diagnosis.network.results import Rounds
 from fabricheck.diagnosis.network.round_plan import RoundsPlan, retest, screen
 from fabricheck.diagnosis.network.routes import Ways, design
-from fabricheck.judge.policy import Policy
+from fabricheck.yardsticks.policy import Policy
 from fabricheck_lab.simulated_network import Fault, fat_tree, healthy_share, measure, names_of, taken
 from tests.support.effort import effort
 

@@ -12,12 +12,12 @@ from fabricheck.diagnosis.network.pair_findings import judge_pairs
 from fabricheck.diagnosis.network.results import pairs_of, places_of
 from fabricheck.diagnosis.of_session import find_all
 from fabricheck.errors import UserError
-from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.finding import split
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology, load_topology
+from fabricheck.yardsticks.policy import Policy
 from tests.support.made_runs import GIB, made_case, made_run, made_samples
 from tests.support.nodes import ROOT
 from tests.support.result_files import changed

@@ -11,8 +11,8 @@ from fabricheck.diagnosis.network.localize import Localization, locate
 from fabricheck.diagnosis.network.pair_findings import counted_suspects
 from fabricheck.diagnosis.network.round_plan import screen
 from fabricheck.diagnosis.network.routes import Design, Ways, design
-from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.suite import suite_root
+from fabricheck.yardsticks.policy import Policy, load_policy
 from fabricheck_lab.simulated_network import (
     NOISES,
     Bench,
