@@ -26,8 +26,8 @@ from fabricheck.statistics.constants import LEAST_LOSS, SEEN
 _OF_WHOLE_NODES = ("host-memory-slow", "node-busy")
 # Slow iterations of measurements whose medians may be as usual.
 _OF_ITERATIONS = ("slow-now-and-then", "slow-at-first")
-# Measurements of something else than was requested: it is unknown whose speed is whose.
 NO_RUNS = Finding("nothing-measured", Verdict.INCOMPLETE, "no test has a result")
+# Measurements of something else than was requested: it is unknown whose speed is whose.
 _IDENTITY = frozenset(("wrong-ranks", "other-gpus", "same-result-twice", "cannot-be-judged", "stale-result"))
 
 
