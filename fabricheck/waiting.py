@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from fabricheck.units import time_left
 
-#: Seconds after which work on a history says how far it is, and again. Chosen.
+#: Seconds after which work on a history says how far it is, and again: who waits longer turns to something else
+#: (Nielsen, Usability Engineering, 1993, chapter 5).
 PROGRESS_S = 10.0
 
 Item = TypeVar("Item")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 #: Variable of ReFrame's environment: the folder of a session whose jobs wait for relaunches.
 SESSION = "FABRICHECK_SESSION"
-#: Seconds that a job waits: ReFrame ends, the judge reads, and ReFrame starts again in less than a minute. Chosen.
+#: Seconds that a job waits: ReFrame ends, the judge reads, and ReFrame starts again in less than a minute; twice that.
 WAIT_S = 120
 
 TESTS, BEGAN, IDLE, MORE, CLOSED = "tests.json", "job-began", "idle", "more.sh", "closed"

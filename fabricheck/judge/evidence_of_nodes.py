@@ -20,7 +20,7 @@ from fabricheck.topology.network import fold
 from fabricheck.topology.transport_paths import by_rdma
 from fabricheck.units import FEW, few
 
-#: A node has little memory left where less of it is free. Chosen.
+#: A node has little memory left where less of it is free: there earlyoom begins to kill, by default.
 LITTLE_MEMORY = 0.1
 #: A launcher starts all nodes within its own time-out (fabricheck.rfm.command_line); larger differences are of clocks.
 CLOCK_S = 60.0

@@ -24,7 +24,7 @@ from fabricheck.statistics.constants import CUT, ENOUGH, FEWEST, LEAST_SPREAD, P
 from fabricheck.statistics.robust import centre_and_spread
 from fabricheck.statistics.rows import by_rows, sample_of, shares_of
 
-#: So many metrics tell between them what their levels do. Chosen by losses found in simulated histories of nodes
+#: So many metrics tell between them what their levels do, by losses found in simulated histories of nodes
 #: (tests/statistics/test_node_effects.py).
 FEWEST_OF_LEVELS = 64
 #: What keeps less of its distance than this stands, as most metrics do: it would explain 1 in 400 of the variance.
@@ -32,8 +32,8 @@ STANDS = 0.05
 #: Only a level that comes back this surely is taken to: to follow costs less than to take for a loss what a level does;
 #: one of few metrics is taken to go about only where that is as sure. Chosen.
 SURE = 0.9
-#: A level wanders where sessions to come vary by so many times the variance of those that were seen
-#: (`benchmarks.calibration --levels`). Chosen.
+#: A level wanders where sessions to come vary by so many times the variance of those that were seen: measured by
+#: `benchmarks.calibration --levels`.
 WANDERS = 3.0
 #: More than twelve independent metrics of twenty sessions show by chance (three standard errors): neighbouring sessions
 #: are correlated.

@@ -22,7 +22,7 @@ from fabricheck.statistics.constants import (
 from fabricheck.statistics.usual import Usual
 from fabricheck.waiting import steps
 
-#: An improvement was better by so much each session, in spreads: ten in a row by chance 1 time in 10⁸. Chosen.
+#: An improvement was better by so much each session, in spreads: ten in a row by chance 1 time in 10⁸.
 BETTER_EACH = 1.0
 
 Floats = npt.NDArray[np.float64]

@@ -26,8 +26,6 @@ JUMP_SESSIONS, JUMP_MARGIN, LEAST_JUMP, FEWEST_FOR_JUMP = 300_000, 1.5, 10.0, 10
 LEAST_OF_WATCHED = 0.0002
 #: A baseline, which changes slowly, is fitted again after so many sessions, or once it has grown by this share. Chosen.
 FIT_EVERY, FIT_GROWN = 5, 0.1
-#: The first errors are of a level that nobody knows yet. Chosen.
-FIRST_ERRORS = 5
 #: What at least so many of the metrics do is what all do. Chosen.
 OUTER = 0.35
 
@@ -202,7 +200,7 @@ def fit(values: Floats, until: int, shared: npt.NDArray[np.bool_], least: float)
         filtered = CUT * whole[follows], gain[follows], keep[follows]
         level[follows] = level_of(error[follows], *filtered)
         error[follows, :until] = errors_of(error[follows, :until], *filtered)
-        error[follows, :FIRST_ERRORS] = np.nan
+        error[follows, :SETTLED_SESSIONS] = np.nan  # they are of a level that nobody knows yet
         own[follows] = np.maximum(centre_and_spread(error[follows, :until]).spread, 1e-12)
     return Baseline(count, centre, whole, own, gain, keep, level, error[:, :until])
 
