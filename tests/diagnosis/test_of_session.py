@@ -45,13 +45,16 @@ def test_a_run_by_itself_is_told_what_its_session_tells() -> None:
 def pairs_run(file: str, plan: RoundsPlan, loss: Mapping[str, float], seed: int) -> Run:
     """Rounds of pairs of nodes over ports of 0.1 Gb/s, of which some lose a share."""
     samples: list[Samples] = []
+    series = []
     for number, pairs in enumerate(plan.rounds):
         for pair in pairs.tolist():
+            planned = {"operation": "unidirectional", "schedule": "contended", "ranks": pair, "round": number}
+            series.append({**planned, "bytes": [2 * MIB]})
             rate = 0.0957 * (1 - max(loss.get(plan.places[rank], 0.0) for rank in pair))
             values = noisy(rate, 20, seed=seed + len(samples))
             samples.append(made_samples("unidirectional", pair, 2 * MIB, values, schedule="contended", round_=number))
     ranks = [{"rank": rank} for rank in range(len(plan.places))]
-    return replace(made_run(plan.places, samples, ranks=ranks, plan={"series": []}), path=f"run/{file}")
+    return replace(made_run(plan.places, samples, ranks=ranks, plan={"series": series}), path=f"run/{file}")
 
 
 @pytest.mark.parametrize("seed", range(effort(6)))
