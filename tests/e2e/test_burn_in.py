@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.bench import Bench
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
 
 PARTS = {
     "compute": {"products"},

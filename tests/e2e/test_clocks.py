@@ -13,7 +13,7 @@ from fabricheck.results.fabricbench import read_run
 from tests.support.bench import built
 from tools.build import ROOT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
 
 Timed = Callable[[str, str], tuple[list[str], list[int]]]
 

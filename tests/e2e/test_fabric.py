@@ -11,7 +11,7 @@ from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run, read_unsupported
 from tests.support.bench import Bench, built
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
 
 RESULT = "result.jsonl"
 SHORT = f"--transport=fabric --schedules=uncontended --iterations=8 --warmup=2 --verify=every --quiet --output={RESULT}"
@@ -103,7 +103,6 @@ def test_where_libfabric_cannot_be_loaded_the_other_transports_go_on(bench: Benc
     check_only_nics_are_left_out(without, tmp_path, "libfabric.so.1")
 
 
-@pytest.mark.full
 def test_a_program_that_was_built_without_libfabric_measures_all_else(tmp_path: Path) -> None:
     check_only_nics_are_left_out(built("mpich"), tmp_path, "LIBFABRIC_ROOT")
 

@@ -31,7 +31,7 @@ from fabricheck.suite import suite_root
 from tests.e2e.test_patterns import MATRIX
 from tests.support.bench import Bench
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
 
 SHORT = "--sizes=1KiB,64KiB --iterations=8 --warmup=2 --output=result.jsonl --quiet"
 
@@ -78,7 +78,6 @@ def test_every_pattern_between_groups(openmpi: Bench, tmp_path: Path, number: in
     assert judged.verdict not in (Verdict.INVALID, Verdict.INCOMPLETE), judged.problems
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("gpus", "together"), [pytest.param(1, [], marks=pytest.mark.matrix), (3, ["0+1", "0+1+2"])])
 def test_every_check_of_a_small_node_has_something_to_measure(
     openmpi: Bench, tmp_path: Path, gpus: int, together: list[str]

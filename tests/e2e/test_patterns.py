@@ -14,7 +14,7 @@ from fabricheck.results.fabricbench import read_run
 from tests.support.bench import Bench
 from tools import build
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
 
 MATRIX = build.ROOT / "src" / "data" / "irregular48.mtx"
 MOE = ",".join(str(MATRIX.with_name(f"moe-58-{way}.mtx")) for way in ("dispatch", "combine"))

@@ -18,7 +18,7 @@ from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
 from fabricheck.rfm.launch_plans import LAUNCH
 from tests.support.bench import Bench
 
-pytestmark = pytest.mark.quiet
+pytestmark = [pytest.mark.quiet, pytest.mark.full]
 
 PLAN = "--operations=pingpong --sizes=8,1KiB --iterations=8 --output=result.jsonl --timeout=3"
 

@@ -109,6 +109,7 @@ def test_of_small_messages_with_one_wrong_bit_many_are_seen_without_verifying_ev
     assert (status, wrong > harmed / 10) == (5, True)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("which", ["first", "rest", "last"])
 def test_of_a_train_of_large_messages_each_has_a_slot_of_its_own_in_turn(faulty: Faulty, which: str) -> None:
     options = "--operations=unidirectional --sizes=16MiB --train=24 --iterations=12 --timeout=200"

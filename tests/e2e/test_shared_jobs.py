@@ -19,7 +19,7 @@ import pytest
 from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS, RESULT
 from tests.support.bench import built
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full]
 
 NAMES = ("BothDirections", "EveryMessage", "SmokeLibraries")
 PLANTED, LAST = "EveryMessage", "BothDirections"
@@ -147,7 +147,6 @@ def processes_of(folder: Path) -> list[str]:
     return [line for line in lines if str(folder) in line]
 
 
-@pytest.mark.full
 def test_a_plan_that_takes_too_long_ends_at_its_own_limit(tmp_path: Path) -> None:
     limits = [each for name in NAMES for each in of_test(name, time_limit="65s", timeout=1000)]
     done = run(tmp_path, "--", *limits, *of_test(PLANTED, more_options="--inject=hang:1"))

@@ -24,7 +24,7 @@ from fabricheck.suite import suite_root
 from tests.support.files import replace
 from tools import build
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full]
 
 BENCHMARKS = {"PingPong", "Sendrecv", "Alltoall", "Allreduce"}
 
@@ -140,7 +140,6 @@ def planted(suite: Path, imb: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return run(suite, FABRICHECK_IMB=str(prefix))
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_defect_is_red(name: str, planted: Finished) -> None:
     _, verdict, said = PLANTED[name]
@@ -186,7 +185,6 @@ def test_a_build_that_fails_shows_its_first_error_and_the_known_cause(osu_suite:
     assert "Known cause: CUDA 13 changed cudaMemPrefetchAsync" in reason
 
 
-@pytest.mark.full
 def test_two_benchmarks_interleaved(imb: Path, tmp_path: Path) -> None:
     """The job alternates and both are read; whether they agree is no matter on a machine that others use too."""
     edits = {"8B:32MiB": "1KiB:64KiB", '"bidirectional", "alltoall", "allreduce"]': '"alltoall"]'}

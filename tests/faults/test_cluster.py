@@ -19,7 +19,7 @@ from tests.support.cluster import run_and
 from tests.support.effort import is_full
 from tests.support.files import replace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
 
 LEAF, ALL = "one-leaf", "two-leaves"
 
@@ -32,7 +32,6 @@ def expect(done: Finished, fault: str, how: str, verdict: Verdict, *said: str) -
     settle(Outcome(fault, how, done.verdict, done.status, line), verdict, said[0])
 
 
-@pytest.mark.full
 def test_the_healthy_cluster_is_green(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two leaves; one of them was green while it was calibrated."""
     monkeypatch.setattr(site, "asks_nodes", True)
@@ -81,14 +80,12 @@ def test_a_slow_link_without_references(site: Site, monkeypatch: pytest.MonkeyPa
         assert lines and all("[below-floor]" in line for line in lines), done.output
 
 
-@pytest.mark.full
 def test_the_port_and_the_direction_of_a_loss_are_named(site: Site) -> None:
     faults.slow(site.cluster, "nid002:hsn0", 30, one_side=True)
     fault, how = "a port is 30% slower in one direction", "fault slow nid002:hsn0 30 --one-side, with references"
     expect(site.run(LEAF), fault, how, Verdict.DEGRADED, "[slow-part nid002:hsn0 sending or nid002 sending]")
 
 
-@pytest.mark.full
 def test_a_slow_trunk(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "size", "512KiB")
     faults.slow(site.cluster, "leaf0--spine0", 60)
@@ -143,7 +140,6 @@ def test_what_nodes_say_of_their_ports(site: Site, monkeypatch: pytest.MonkeyPat
     expect(done, *mtu, Verdict.DEGRADED, "[nodes-differ nid003]")
 
 
-@pytest.mark.full
 def test_a_switchs_port_that_drops_large_packets(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """It hangs, and nothing is slow: probes say where."""
     monkeypatch.setattr(site, "asks_nodes", True)
@@ -206,7 +202,6 @@ def test_a_node_that_is_down_before_the_job(site: Site) -> None:
     ],
     ids=["node-down", "killed", "hangs"],
 )
-@pytest.mark.full
 def test_what_happens_during_the_job(
     site: Site, fault: str, how: str, plant: Callable[[Site], None], said: str
 ) -> None:
@@ -230,7 +225,6 @@ def signal_ranks(site: Site, node: str, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-@pytest.mark.full
 def test_another_network_and_another_path_than_described(site: Site) -> None:
     """Open MPI takes the management network, and no variable says so: the kernel's counters do. And it is TCP."""
     replace(site.root / "site_configs/emulated/modulefiles/fabricheck-openmpi", "if_include hsn0", "if_include mgmt0")
@@ -265,7 +259,6 @@ def test_faster_than_the_link(site: Site) -> None:
     expect(done, "a value is above the nominal rate", "fault unshaped", Verdict.INVALID, "plausible")
 
 
-@pytest.mark.full
 def test_a_full_file_system(site: Site) -> None:
     """The stage directory is on a file system that is full when the results are written."""
     output = site.root / f"output{site.runs + 1}"

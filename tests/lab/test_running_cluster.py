@@ -16,7 +16,7 @@ from fabricheck_lab import faults
 from fabricheck_lab.cluster import FOLDER, Cluster, emulated_cluster, require_machine
 from tests.support.nodes import ROOT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full]
 
 TOPOLOGY = (ROOT / "tests/data/topologies/small_cluster.yaml").read_text(encoding="utf-8")
 # Clusters of this test run alone, so that it never meets one of the user's.
