@@ -68,6 +68,7 @@ def config_file(name: str) -> Path:
     return next((file for file in files if file.exists()), files[0])
 
 
+@cache
 def config_rows(name: str, row: type[_Row]) -> tuple[_Row, ...]:
     """The rows of a file of config/ that is a list. Raises UserError for a mistake in it."""
     from pydantic import TypeAdapter  # which `--help` does without

@@ -44,14 +44,14 @@ class NodeRule:
     network: bool = False
 
     def fits(self, value: str | int, passed: int, seconds: float) -> bool:
-        """Whether a setting is as the rule has it, or a counter rose by so much in `seconds`."""
+        """Whether a setting has the value of the rule, or a counter rose by more than the rule allows in `seconds`."""
         if isinstance(value, str):
             return self.value is not None and self.value.fullmatch(value) is not None
         return value > max(self.more_than, self.a_minute * seconds / 60, self.share * (value + passed))
 
 
 class RuleResult(NamedTuple):
-    """What a rule says of a fact; `verdict` as of Evidence."""
+    """What a rule says of a fact. `verdict` means what it means in `Evidence`."""
 
     rule: NodeRule
     fact: str

@@ -63,7 +63,7 @@ def collect(
         NICS: nics.nic_states,
         "builds": lambda: builds_of(program) if program is not None else {},
         "settings": kernel.settings,
-        "the kernel's log": lambda: (kernel.xids(), kernel.events()),
+        "the kernel's log": kernel.failures,
         "TCP": nics.tcp_counters,
     }
     asked = {source: _Asked(source, ask, until) for source, ask in sources.items()}

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -277,6 +276,7 @@ _WORDS: tuple[tuple[str, Severity], ...] = (
     ("correct", "corrected"),
 )
 _LOG = Path("/dev/kmsg")
+_Events = tuple[KernelEvent, ...] | None
 _MOST_EVENTS = 200
 _LONGEST_TEXT = 200
 # Lines that a driver writes at once, such as the three of a GPU that is lost, are one message.
@@ -299,36 +299,38 @@ class EventRow:
     network: bool = False
 
 
-@cache
 def event_rows() -> tuple[EventRow, ...]:
     """The rows of config/kernel_events.yaml. Raises UserError for a mistake in the file."""
     return config_rows("kernel_events.yaml", EventRow)
 
 
-def xids(log: Path = _LOG) -> tuple[KernelEvent, ...] | None:
-    """Failures of GPUs and NVSwitches that NVIDIA's driver numbers (Xid, SXid); as `events`."""
-    return _read_log(log, numbered=True)
+def xids(log: Path = _LOG) -> _Events:
+    """Failures of GPUs and NVSwitches that NVIDIA's driver numbers (Xid, SXid); as `failures`."""
+    return failures(log)[0]
 
 
-def events(log: Path = _LOG) -> tuple[KernelEvent, ...] | None:
-    """Other failures of devices since the node started, or since `dmesg --clear`, as far back as the kernel's log
-    reaches; the latest of very many. None where it may not be read."""
-    return _read_log(log, numbered=False)
+def events(log: Path = _LOG) -> _Events:
+    """Other failures of devices; as `failures`."""
+    return failures(log)[1]
 
 
-def _read_log(log: Path, *, numbered: bool) -> tuple[KernelEvent, ...] | None:
+def failures(log: Path = _LOG) -> tuple[_Events, _Events]:
+    """`xids` and `events` since the node started, or since `dmesg --clear`, as far back as the kernel's log reaches;
+    the latest of very many. None where it may not be read."""
     try:
         descriptor = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
-        return None
+        return None, None
     try:
         os.lseek(descriptor, 0, os.SEEK_DATA)  # what was cleared is passed over
         read_events = _events_of(list(_lines(descriptor)))
     except OSError:
-        return None
+        return None, None
     finally:
         os.close(descriptor)
-    return tuple(event for event in read_events if bool(event.number) == numbered)[-_MOST_EVENTS:]
+    numbered = tuple(event for event in read_events if event.number)
+    others = tuple(event for event in read_events if not event.number)
+    return numbered[-_MOST_EVENTS:], others[-_MOST_EVENTS:]
 
 
 def _events_of(records: Sequence[tuple[float, str]]) -> list[KernelEvent]:
