@@ -16,11 +16,14 @@ cat >>pyproject.toml <<'END'
 
 [tool.mutmut]
 source_paths = ["fabricheck"]
-only_mutate = ["fabricheck/judge/*", "fabricheck/yardsticks/*", "fabricheck/results/guards.py"]
+only_mutate = [
+    "fabricheck/judge/*", "fabricheck/yardsticks/*", "fabricheck/results/guards.py", "fabricheck/statistics/iterations.py",
+    "fabricheck/statistics/outliers.py", "fabricheck/statistics/parts.py", "fabricheck/statistics/spread.py",
+]
 also_copy = ["benchmarks", "checks", "ci", "config", "docs", "lab", "reference_values", "site_configs", "src", "tests", "tools"]
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist", "-k", "not reframe"]
 pytest_add_cli_args_test_selection = [
-    "tests/judge", "tests/results/test_guards.py", "tests/results/test_fabricbench.py", "tests/commands/test_cli.py",
+    "tests/judge", "tests/yardsticks", "tests/statistics", "tests/results/test_guards.py", "tests/results/test_fabricbench.py", "tests/commands/test_cli.py",
     "tests/commands/test_topology.py", "tests/commands/test_report.py", "tests/session/test_session.py",
     "tests/report/test_machine.py", "tests/report/test_html.py",
     "tests/history/test_calibrate.py", "tests/diagnosis",

@@ -72,7 +72,8 @@ def seconds_of(plan: MeasurementPlan) -> float:
     measurements = 0
     for operation in plan.operations:
         schedules = plan.schedules if operation in PAIRS or operation in MEMORY_PATHS else ("",)
-        measurements += count_sizes(plan.sizes) * sum(_rounds(plan, operation, schedule) for schedule in schedules)
+        measurements += sum(_rounds(plan, operation, schedule) for schedule in schedules)
+    measurements *= count_sizes(plan.sizes)
     start = _START_S * (1 + plan.ranks / 1000)
     host_memory = _HOST_MEMORY_S if any(operation in HOST_PATHS for operation in plan.operations) else 0.0
     return start + host_memory + _OF_BUDGET * plan.budget * measurements + plan.burn_in

@@ -210,7 +210,7 @@ def _shifts_before(values: Floats, side: Ints, weights: Floats, reach: Floats) -
     # By how much each session moves the shift, at each level that is tried: that of sessions of which one is 1.
     is_candidate = np.arange(length)[None] >= base
     indicators = [np.ones((1, length)), is_candidate.astype(np.float64)]
-    moved_by = restricted(np.eye(length), indicators, is_candidate | True).last
+    moved_by = restricted(np.eye(length), indicators, np.ones((1, length), dtype=np.bool_)).last
     return np.asarray(np.einsum("mts,ms->mt", np.concatenate(kept, axis=2), weights @ moved_by))
 
 
