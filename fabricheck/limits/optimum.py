@@ -13,22 +13,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from fabricheck.errors import UserError
-from fabricheck.records.operations import COLLECTIVES
-from fabricheck.topology.flows import (
-    FlowNetwork,
-    allreduce_cut,
-    broadcast_cut,
-    concurrent_rate,
-    gather_cut,
-    least_cut,
-)
+from fabricheck.records.operations import COLLECTIVES, ROOTED
+from fabricheck.topology.flows import FlowNetwork
 from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Gpu, Topology
 
@@ -39,44 +32,52 @@ def point_to_point(topology: Topology, source: Gpu, destination: Gpu) -> float:
 
 
 def collective(topology: Topology, operation: str, gpus: Sequence[Gpu]) -> float:
-    """The optimum of one of COLLECTIVES between different GPUs, the root of a rooted one first.
+    """What one of COLLECTIVES cannot exceed between different GPUs, the root of a rooted one first.
 
     Infinite for a single GPU. Raises UserError for another operation.
     """
     if operation not in COLLECTIVES:
         raise UserError(f"{operation!r} is not a collective: {', '.join(COLLECTIVES)}")
-    return _collective(topology, operation, frozenset(gpus), gpus[0] if operation in _ROOTED else None)
+    return _collective(topology, operation, frozenset(gpus), gpus[0] if operation in ROOTED else None)
 
 
 @lru_cache(maxsize=1024)
 def _collective(topology: Topology, operation: str, gpus: frozenset[Gpu], root: Gpu | None) -> float:
-    if len(gpus) < 2:
+    """Every cut has to let through what the GPUs on its sending side have for the others, in buffers: that of one
+    (broadcast: Edmonds, "Edge-disjoint branchings", 1973; allgather: Zhao et al., "ForestColl", arXiv:2402.06787,
+    section 4), or of an alltoall each one's share for each other."""
+    n = len(gpus)
+    if n < 2:
         return math.inf
-    network = node_graph(topology).network(sorted(gpus, key=lambda gpu: gpu.index))
-    if root is not None:
-        return _ROOTED[operation](network, root.name)
-    if operation == "allreduce" and any(switch.in_network_reduction is not False for switch in topology.switches):
-        return least_cut(network)  # the switches reduce, or may
-    return _UNROOTED[operation](network)
+    network = node_graph(topology).network(tuple(gpus))
+    inside, rates = network.cuts
+    senders = inside.sum(axis=1)
+    has_root = inside[:, network.terminals.index(root.name)] if root is not None else np.ones(len(inside), dtype=bool)
+    buffers = {
+        "alltoall": senders * (n - senders) / n,
+        "allgather": senders / n,
+        "reduce_scatter": (n - senders) / n,
+        "reduce": ~has_root,
+    }.get(operation, has_root)
+    best = float((rates[buffers > 0] / buffers[buffers > 0]).min())
+    if operation == "allreduce" and all(switch.in_network_reduction is False for switch in topology.switches):
+        packages: dict[str, list[str]] = {}
+        for gpu in gpus:
+            packages.setdefault(gpu.package or gpu.name, []).append(gpu.name)
+        best = min(
+            best, *(_between_parts(network, parts) for parts in ([[gpu.name] for gpu in gpus], [*packages.values()]))
+        )
+    return best
 
 
-def _broadcast(network: FlowNetwork, root: str) -> float:
-    return broadcast_cut(network, network.terminals[network.names.index(root)])
-
-
-# Alltoall: the maximum concurrent flow. Allgather and reduce-scatter: the least cut for each GPU that sends or receives
-# (ForestColl, arXiv:2402.06787). Allreduce: the least of all cuts and divisions of the GPUs, with 2 (k - 1) buffers
-# between k parts. Broadcast and reduce: the least cut between the root and another GPU (Edmonds 1973).
-_UNROOTED: dict[str, Callable[[FlowNetwork], float]] = {
-    "alltoall": lambda network: network.size * concurrent_rate(network),
-    "allgather": lambda network: network.size * gather_cut(network),
-    "reduce_scatter": lambda network: network.size * gather_cut(network.backwards),
-    "allreduce": allreduce_cut,
-}
-_ROOTED: dict[str, Callable[[FlowNetwork, str], float]] = {
-    "broadcast": _broadcast,
-    "reduce": lambda network, root: _broadcast(network.backwards, root),
-}
+def _between_parts(network: FlowNetwork, parts: Sequence[Sequence[str]]) -> float:
+    """What an allreduce cannot exceed where nothing on the way reduces or multiplies: 2 (k - 1) messages of a value go
+    between k parts (each of n one-way messages in a gossip, Harary and Schwenk 1974)."""
+    if len(parts) < 2:
+        return math.inf
+    members = [np.isin(network.terminals, part) for part in parts]
+    ways = (sum(map(network.out_of, members)), sum(network.out_of(~part) for part in members))
+    return min(ways) / (2 * (len(parts) - 1))
 
 
 # Steps of the search before the best found so far is taken, and links of all rings together: it goes as deep.
@@ -145,7 +146,7 @@ def _least_cut(names: tuple[str, ...], slots: dict[tuple[str, str], int]) -> int
     capacity = np.zeros((len(names), len(names)))
     for (a, b), count in slots.items():
         capacity[place[a], place[b]] = capacity[place[b], place[a]] = count
-    return round(least_cut(FlowNetwork(names, tuple(range(len(names))), capacity)))
+    return round(float(FlowNetwork(names, capacity).cuts[1].min()))
 
 
 def _search(names: tuple[str, ...], slots: dict[tuple[str, str], int], wanted: int) -> tuple[tuple[str, ...], ...]:

@@ -19,13 +19,11 @@ import networkx as nx
 import numpy as np
 
 from fabricheck.errors import UserError
-from fabricheck.topology.flows import FlowNetwork, Matrix, flow_rates, out_of_terminals, widest_rates
+from fabricheck.topology.flows import FlowNetwork, Matrix, widest_rates
 from fabricheck.topology.model import Gpu, Link, Topology
 
 Edge = tuple[str, str]
 _Routing = tuple["nx.DiGraph[str]", "nx.DiGraph[str]"]
-
-_EXACT_BISECTION_GPUS = 14
 
 
 @dataclass(frozen=True)
@@ -317,29 +315,24 @@ class NodeGraph:
         """Gb/s across the worst division of the GPUs into halves (one more on one side if their number is odd), in the
         slower direction.
 
-        None where it would take too long: above 14 GPUs that are not all equal on switches. 0 for fewer than two.
+        None where that would take too long: of large nodes whose GPUs are not all equal on switches. 0 for fewer than
+        two.
         """
-        names = self.gpu_names
-        half = len(names) // 2
+        half = len(self.gpu_names) // 2
         if half == 0:
             return 0.0
         if self.star:
             ends = sorted(min(self.injection_gbps(gpu), self.reception_gbps(gpu)) for gpu in self.topology.gpus)
             return sum(ends[:half])
-        if len(names) > _EXACT_BISECTION_GPUS:
-            return None
-        network = _network(self.graph, names)
-        ways = (network,) if network.symmetric else (network, network.backwards)
-        halves = (set(one) for one in itertools.combinations(network.terminals, half))
-        first = network.terminals[0]
-        # Of two equal halves each division appears twice: keep the one with the first GPU.
-        return min(out_of_terminals(way, one) for one in halves if len(names) % 2 or first in one for way in ways)
+        network = _network(self.graph, self.gpu_names)
+        inside, rates = network.cuts
+        halves = np.isin(inside.sum(axis=1), (half, len(self.gpu_names) - half))
+        return float(rates[halves].min()) if network.has_all_cuts else None
 
     def flow_gbps(self, source: Gpu, destination: Gpu) -> float:
         """Gb/s from one GPU to another over all paths at once: the least cut between the two."""
-        start, other = (self.gpu_names.index(gpu.name) for gpu in (source, destination))
-        flows = self._flows_of_fabric if self.joined_widely((source, destination)) else self._flows_of_whole
-        return float(flows[start, other])
+        network = self.network((source, destination))
+        return network.out_of(np.asarray(network.terminals) == source.name)
 
     @cached_property
     def _widest_in_fabric(self) -> Matrix:
@@ -348,14 +341,6 @@ class NodeGraph:
     @cached_property
     def _widest_in_whole(self) -> Matrix:
         return widest_rates(_network(self._whole, self.gpu_names))
-
-    @cached_property
-    def _flows_of_fabric(self) -> Matrix:
-        return flow_rates(_network(self._fabric, self.gpu_names))
-
-    @cached_property
-    def _flows_of_whole(self) -> Matrix:
-        return flow_rates(_network(self._whole, self.gpu_names))
 
     def links_of(self, edge: Edge) -> tuple[Link, ...]:
         """The kinds of links that an edge is made of."""
@@ -385,7 +370,7 @@ def _network(graph: nx.DiGraph[str], terminals: Sequence[str]) -> FlowNetwork:
     for start, end, data in graph.edges(data=True):
         if start in place:
             capacity[place[start], place[end]] = data["rate"]
-    return FlowNetwork(tuple(vertices), tuple(range(len(order))), capacity)
+    return FlowNetwork(tuple(terminals), capacity)
 
 
 @lru_cache(maxsize=4096)

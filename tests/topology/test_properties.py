@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
+from unittest import mock
 
+import networkx as nx
+import numpy as np
 import pytest
+import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricheck.limits import algorithms, optimum
 from fabricheck.limits.gpus import algorithm_of
 from fabricheck.records.operations import COLLECTIVES
-from fabricheck.topology.graph import NodeGraph
+from fabricheck.topology import flows
+from fabricheck.topology.flows import FlowNetwork
+from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Gpu, Link, Switch, Topology
 from tests.support.effort import effort
-from tests.support.nodes import PAPERS, graph, node
+from tests.support.nodes import PAPERS, graph, node, system
 
 COUNTS = st.integers(1, 4)
 RATES = st.sampled_from([50.0, 100.0, 200.0, 400.0])
@@ -54,6 +61,76 @@ def pairs(topology: Topology) -> list[tuple[Gpu, Gpu]]:
 
 def best(topology: Topology) -> dict[str, float]:
     return {operation: optimum.collective(topology, operation, topology.gpus) for operation in COLLECTIVES}
+
+
+def flow(network: FlowNetwork, sources: dict[str, float], sink: str) -> float:
+    """By networkx, of what these terminals supply."""
+    links: Any = nx.DiGraph()
+    names = [*network.terminals, *range(len(network.terminals), len(network.capacity))]
+    links.add_nodes_from(names)
+    for a, b in np.argwhere(network.capacity):
+        links.add_edge(names[a], names[b], capacity=network.capacity[a, b])
+    links.add_edges_from(("source", name, {"capacity": rate}) for name, rate in sources.items())
+    return float(nx.maximum_flow_value(links, "source", sink))
+
+
+def concurrent_rate(network: FlowNetwork) -> float:
+    """What each terminal can send to each other one at once: a commodity for each pair, as a linear program."""
+    edges = np.argwhere(network.capacity)
+    vertices, pairs = len(network.capacity), list(itertools.permutations(range(len(network.terminals)), 2))
+    equal = np.zeros((len(pairs) * vertices, len(pairs) * len(edges) + 1))
+    for number, (source, destination) in enumerate(pairs):
+        for position, (a, b) in enumerate(edges):
+            equal[number * vertices + a, number * len(edges) + position] -= 1
+            equal[number * vertices + b, number * len(edges) + position] += 1
+        equal[number * vertices + source, -1] = 1
+        equal[number * vertices + destination, -1] = -1
+    limited = np.hstack([np.tile(np.eye(len(edges)), len(pairs)), np.zeros((len(edges), 1))])
+    objective = np.zeros(equal.shape[1])
+    objective[-1] = -1
+    rates = network.capacity[tuple(edges.T)]
+    solved: Any = scipy.optimize.linprog(objective, limited, rates, equal, np.zeros(len(equal)), method="highs")
+    assert solved.success
+    return float(-solved.fun)
+
+
+@settings(deadline=None, max_examples=effort(15, share=2))
+@given(topology=any_nodes())
+def test_optima_are_what_flows_reach(topology: Topology) -> None:
+    first, *others = names = [gpu.name for gpu in topology.gpus]
+    network, most, n = node_graph(topology).network(topology.gpus), best(topology), len(names)
+    least = min(flow(network, {first: np.inf}, name) for name in others)
+    assert most["broadcast"] == pytest.approx(least)
+    assert most["reduce"] == pytest.approx(min(flow(network, {name: np.inf}, first) for name in others))
+    for name in others:
+        pair = node_graph(topology).network((topology.gpus[0], topology.gpu(int(name.removeprefix("gpu")))))
+        assert node_graph(topology).flow_gbps(topology.gpus[0], topology.gpu(int(name.removeprefix("gpu")))) == (
+            pytest.approx(flow(pair, {first: np.inf}, name))
+        )
+    backwards = replace(network, capacity=network.capacity.T)
+    for way, operation in ((network, "allgather"), (backwards, "reduce_scatter")):
+        for more, is_reached in ((1 - 1e-6, True), (1 + 1e-3, False)):
+            share = more * most[operation] / n
+            own = dict.fromkeys(names, share)
+            reached = all(flow(way, own, name) >= n * share * (1 - 1e-9) for name in names)
+            assert reached == is_reached or not share, operation
+    assert most["allreduce"] <= most["broadcast"] * (1 + 1e-9)
+    with mock.patch.object(flows, "MOST_VERTICES", 0):
+        loose = best(replace(topology))
+    assert all(loose[operation] >= most[operation] * (1 - 1e-9) for operation in most)
+
+
+@settings(deadline=None, max_examples=effort(15, share=2))
+@given(topology=nodes())
+def test_no_alltoall_is_above_its_bound(topology: Topology) -> None:
+    rate = concurrent_rate(node_graph(topology).network(topology.gpus))
+    assert best(topology)["alltoall"] >= len(topology.gpus) * rate * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("name", ["alps", "lumi", "summit"])
+def test_the_bound_of_an_alltoall_is_reached_on_machines(name: str) -> None:
+    network = graph(name).network(system(name).gpus)
+    assert best(system(name))["alltoall"] == pytest.approx(len(network.terminals) * concurrent_rate(network))
 
 
 @pytest.mark.parametrize("transport", ["ccl", "copy"])
