@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from fabricheck.judge.evidence import Evidence, evidence_of_events, nodes_of
-from fabricheck.judge.evidence_of_gpus import evidence_under_load
+from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.burn_in import BurnIn, Floats
 from fabricheck.records.component import Component, Kind, short_host
@@ -100,7 +100,7 @@ def evidence_of_load(run: Run) -> list[Evidence]:
 
     states = run.burn_in.states
     nodes = nodes_of(replace(run, states=replace(states, before=numbered(states.before), after=numbered(states.after))))
-    return [*evidence_under_load(nodes), *(event for node in nodes for event in evidence_of_events(node))]
+    return [*evidence_of_gpus(nodes, None), *(event for node in nodes for event in evidence_of_events(node))]
 
 
 def find_notes(judged: RunJudgement) -> Iterator[Finding]:

@@ -38,16 +38,6 @@ def evidence_of_gpus(nodes: Sequence[NodeReport], topology: Topology | None) -> 
         yield from _gone(node)
 
 
-def evidence_under_load(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
-    """Of each GPU that reported what it did in a burn-in, and no more of itself."""
-    for node in nodes:
-        before = {gpu.bus_id: gpu for gpu in node.before.gpus} if node.before else {}
-        for gpu in node.last.gpus:
-            seen = _Gpu(node, gpu, before.get(gpu.bus_id))
-            yield from _throttled(seen)
-            yield from _memory(seen)
-
-
 @dataclass(frozen=True)
 class _Gpu:
     """A GPU of a node as it was last, and before the run where both are known."""

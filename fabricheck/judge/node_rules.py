@@ -17,6 +17,27 @@ from fabricheck.suite import config_rows
 from fabricheck.units import few
 
 _Told = Literal["DEGRADED", "PASS", "beside"]
+_Of = Literal[
+    "node",
+    "GPU",
+    "GPU counters",
+    "throttling",
+    "throttled now",
+    "NVLink",
+    "infiniband",
+    "ethernet",
+    "cxi",
+    "any port",
+]
+_Needs = Literal[
+    "",
+    "GPUs",
+    "several GPUs",
+    "several devices",
+    "RDMA ports",
+    "a module for peer memory",
+    "NVLink to other nodes",
+]
 #: Settings by name, or by how much each counter of a part rose during the test.
 Facts = Mapping[str, str] | Mapping[str, int]
 
@@ -27,7 +48,7 @@ class NodeRule:
 
     __pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
-    of: str
+    of: _Of
     code: str
     facts: tuple[str, ...]
     text: str
@@ -37,7 +58,7 @@ class NodeRule:
     a_minute: float = 0.0
     share: float = 0.0
     passed: str = ""
-    needs: str = ""
+    needs: _Needs = ""
     verdict: _Told = "DEGRADED"
     fewer: _Told | None = None
     together: str = ""
@@ -81,7 +102,7 @@ def _spans_nodes(state: NodeState) -> bool:
     return any(name.startswith(NVLINK_DOMAIN) for gpu in state.gpus for name in gpu.settings)
 
 
-_NEEDS: Mapping[str, Callable[[NodeState], bool]] = {
+_NEEDS: Mapping[_Needs, Callable[[NodeState], bool]] = {
     "": lambda state: True,
     "GPUs": lambda state: bool(state.gpus),
     "several GPUs": lambda state: len(state.gpus) > 1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fabricheck.errors import UserError
+from fabricheck.judge.node_rules import rules_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.site.validation import undriven_gpus
 from fabricheck.store.folders import check_name, create
@@ -22,6 +23,7 @@ def require_ready(suite: Suite, system: str, store: Path | None) -> None:
     SystemJudge.of(system, suite.root)
     for problem in undriven_gpus(suite.settings(system)):
         raise UserError(f"{suite.settings(system)}: {problem}")
+    rules_of()
     load_profiles(suite.root / "config" / "tuning.yaml")
     load_tools(suite.root / "config" / "vendor.yaml")
     if store is not None:

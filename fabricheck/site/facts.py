@@ -33,7 +33,6 @@ from fabricheck.site.nvidia import (
     from_nvml,
     nvlink_domain,
     read_topo,
-    switch_reduces,
     without_slices,
 )
 from fabricheck.site.other_gpus import from_kfd, from_rocm_topo, from_xpu_smi, read_json
@@ -70,7 +69,7 @@ def read_facts(directory: Path, accepted: Collection[str] = ()) -> NodeFacts:
 
 def _read_facts(directory: Path) -> NodeFacts:
     """What the captures tell, before anything is concluded from it."""
-    notes: dict[str, list[str]] = defaultdict(list)
+    notes: list[str] = []
     problems: list[str] = [*map(str, read_json(directory / capture.PROBLEMS) or [])]
     pasted = texts.pasted_texts(directory)
     of_nccl = texts.read_nccl_topology(pasted[texts.NCCL_TOPOLOGY]) if texts.NCCL_TOPOLOGY in pasted else {}
@@ -91,13 +90,13 @@ def _read_facts(directory: Path) -> NodeFacts:
         names = texts.names_of_list("\n".join(listed))
         names = {index: name for index, name in names.items() if index not in sliced}
         vendor, gpus, links = _of_tools(
-            directory, pasted, whole, numa_nodes, names, on_bus=on_bus, gres=gres, notes=notes["links"]
+            directory, pasted, whole, numa_nodes, names, on_bus=on_bus, gres=gres, notes=notes
         )
         if gpus and gres and not names:
-            notes["gpus"].append(f"{gres} is Slurm's name of the GPUs: `nvidia-smi -L` in the folder has the whole one")
+            notes.append(f"{gres} is Slurm's name of the GPUs: `nvidia-smi -L` in the folder has the whole one")
     gpus, links = with_data_sheets(gpus, links, _gres(slurm, len(gpus)))
     if any(gpu.model.startswith("unknown") for gpu in gpus):
-        notes["gpus"].append(_ASK_MODEL.get(vendor, "fill in model, and arch in settings.py"))
+        notes.append(_ASK_MODEL.get(vendor, "fill in model, and arch in settings.py"))
     ports = read_json(directory / capture.NICS) or of_nccl.get("nics")
     if ports is None:
         ports = texts.ports_of_ibstat(pasted[texts.IBSTAT]) if texts.IBSTAT in pasted else []
@@ -105,8 +104,8 @@ def _read_facts(directory: Path) -> NodeFacts:
     if absent := [name for name in (table.nics if table is not None else ()) if name not in named]:
         is_verbs = "infiniband" in family_of(absent[0]).counters
         wanted = "the output of `ibstat`" if is_verbs else "what `fabricheck capture` writes"
-        notes["nics"].append(f"{few(absent)}: in `{texts.NVIDIA_SMI_TOPO}` alone, without a rate: add {wanted}")
-    nics = one_a_card(gpus, _nics(ports, notes["nics"]), links, table, notes["nics"])
+        notes.append(f"{few(absent)}: in `{texts.NVIDIA_SMI_TOPO}` alone, without a rate: add {wanted}")
+    nics = one_a_card(gpus, _nics(ports, notes), links, table, notes)
     if not (gpus or numa_nodes or nics or problems):
         some = f"none of {', '.join(_TELLING)}, and no text of {texts.TOOLS}"
         raise UserError(f"{directory}: has no captures of GPUs, NICs or NUMA domains: {some}")
@@ -121,9 +120,7 @@ def _read_facts(directory: Path) -> NodeFacts:
         sockets=sockets,
         nics=nics,
         links=tuple(links),
-        has_switch=False,
-        switch_reduces=False,
-        notes_at={place: tuple(lines) for place, lines in notes.items()},
+        notes=tuple(notes),
         problems=tuple(dict.fromkeys(problems)),
         software=_software(directory),
         unseen=0 if gpus else len(on_bus) or len(sliced),
@@ -153,42 +150,39 @@ def _gres(slurm: Slurm | None, gpus: int) -> str:
 
 def _associated(facts: NodeFacts) -> NodeFacts:
     """The node with what follows from its parts: which GPU uses which NIC, and notes."""
-    notes = {place: [*lines] for place, lines in facts.notes_at.items()}
-    notes = defaultdict(list, notes)
+    notes = [*facts.notes]
     links = [*facts.links, *_between_cpus(facts.gpus, facts.links, facts.numa_nodes)]
     association, nics, of_nics = associate(facts.gpus, facts.nics, facts.table)
-    notes["nic_association"] += of_nics
-    links += _to_nics(facts.gpus, nics, facts.numa_nodes, notes["links"])
+    notes += of_nics
+    links += _to_nics(facts.gpus, nics, facts.numa_nodes, notes)
     gdr = None
     if association is not None:
         gdr = gpudirect(facts.vendor, facts.gpus, nics, links, software=facts.software, association=association)
     like = product_of(facts)
     if gdr is not None and like is not None and all("C2C" not in link.technology for link in links):
         # In a guest the PCI tree is flat, and NCCL is given a topology file; the product has its NICs behind switches.
-        notes["gpudirect_rdma"].append(
+        notes.append(
             f"NCCL would not use GPUDirect RDMA everywhere by distance ({gdr[1]}); {like.name} has it, so it is "
             "expected everywhere, else give gpudirect_rdma in topology.yaml"
         )
         gdr = None
     if gdr is not None:
         channels = "no channel" if gdr[0] == "none" else "some channels"
-        notes["gpudirect_rdma"].append(f"GPUDirect RDMA is expected of {channels}: {gdr[1]}")
+        notes.append(f"GPUDirect RDMA is expected of {channels}: {gdr[1]}")
     unrated = [link.technology for link in links if link.rate_gbps is None]
-    notes["links"] += [f"the rate of {technology} is not in the captures" for technology in unrated]
+    notes += [f"the rate of {technology} is not in the captures" for technology in unrated]
     if any(link.technology == BETWEEN_CPUS for link in links):
-        notes["links"].append(
+        notes.append(
             "GPUs of different NUMA domains use the links between CPUs: give their total rate in one direction (UPI, "
             "Infinity Fabric; the CPU's data sheet)"
         )
     unrated = [nic.name for nic in nics if nic.rate_gbps is None]
-    notes["nics"] += [f"the rate of {few(unrated)} is not in the captures"] if unrated else []
+    notes += [f"the rate of {few(unrated)} is not in the captures"] if unrated else []
     return replace(
         facts,
         nics=nics,
         links=tuple(links),
-        has_switch=any("nvswitch" in link.ends for link in links),
-        switch_reduces=switch_reduces(links),
-        notes_at={place: tuple(dict.fromkeys(lines)) for place, lines in notes.items()},
+        notes=tuple(dict.fromkeys(notes)),
         association=association,
         gpudirect=gdr,
         nvlink_domain=nvlink_domain(facts.gpus, links),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -105,7 +104,7 @@ class Association:
 class NodeFacts:
     """A node as its captures describe it.
 
-    `notes_at`: what has to be checked by hand, by its place in a site's files. `problems`: what could not be asked,
+    `notes`: what has to be checked by hand. `problems`: what could not be asked,
     or is wrong with the node. `unseen`: GPUs on the PCI bus where no GPU could be asked; `on_bus`: all that are there.
     `table`: `nvidia-smi topo -m`, a TopoTable. `doubts`: what the node has less of than it should, which the other
     fields have (`fabricheck.site.nominal`).
@@ -121,9 +120,7 @@ class NodeFacts:
     sockets: int
     nics: tuple[FoundNic, ...]
     links: tuple[FoundLink, ...]
-    has_switch: bool
-    switch_reduces: bool
-    notes_at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     association: Association | None = None
     software: NodeSoftware = field(default_factory=NodeSoftware)
@@ -136,9 +133,9 @@ class NodeFacts:
     nvlink_domain: tuple[int, str] | None = None
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """All lines of `notes_at`, in the order of its places."""
-        return tuple(itertools.chain.from_iterable(self.notes_at.values()))
+    def has_switch(self) -> bool:
+        """Whether a switch joins GPUs."""
+        return any("nvswitch" in link.ends for link in self.links)
 
 
 def known_numa(node: int | None, numa_nodes: tuple[int, ...]) -> int | None:

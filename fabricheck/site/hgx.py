@@ -1,15 +1,13 @@
-"""ReFrame's settings of an HGX node: up to eight GPUs on an NVSwitch, CUDA, NCCL, up to three GPU-aware MPI libraries.
+"""ReFrame's settings of an HGX node: up to eight GPUs on an NVSwitch, CUDA, NCCL, a GPU-aware Open MPI.
 
 Where the libraries lie is the site's business and comes from the environment:
 
-    FABRICHECK_UCX_ROOT       UCX built with CUDA; Open MPI and MPICH reach device memory through it
     FABRICHECK_OPENMPI_ROOT   Open MPI 5
-    FABRICHECK_MPICH_ROOT     MPICH 5
-    FABRICHECK_IMPI_ROOT      Intel MPI 2021, with its own CUDA support
+    FABRICHECK_UCX_ROOT       UCX built with CUDA, through which it reaches device memory
     FABRICHECK_NCCL_ROOT      NCCL, where it does not lie in /usr
 
-What is not named is left out, with one line on stderr. Where none is named, the machine's own MPI library builds and
-starts what needs no GPU-aware one; `fabricheck init` finds out more. CUDA is found through `nvcc` on the PATH.
+Without the first two, with one line on stderr, the machine's own MPI library builds and starts what needs no GPU-aware
+one; `fabricheck init` finds out more, and other libraries. CUDA is found through `nvcc` on the PATH.
 
     FABRICHECK_GPUS           how many GPUs the node has to have, up to 8; unset: 8 where more than 4 are seen, else 4
 """
@@ -20,7 +18,6 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fabricheck import mpi
@@ -35,12 +32,7 @@ _OPENMPI = {
     "OMPI_MCA_opal_common_ucx_tls": "any",
     "OMPI_MCA_opal_common_ucx_devices": "any",
 }
-# Messages inside the node go through UCX, which knows device memory, and not through MPICH's own path.
-_MPICH = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ucx", "MPIR_CVAR_ENABLE_GPU": "0"}
-# I_MPI_OFFLOAD_PIN stays on, which shows each rank its own GPU only: with 0 an allreduce of 64 KiB in device memory
-# crashed (Intel MPI 2021.19, CUDA 13.0, 2026-11-21).
-_INTEL = {"I_MPI_FABRICS": "shm", "I_MPI_OFFLOAD": "1"}
-_UNNAMED = "the machine's own MPI library, by FABRICHECK_OPENMPI_ROOT and the like,"
+_UNNAMED = "the machine's own MPI library, by FABRICHECK_OPENMPI_ROOT and FABRICHECK_UCX_ROOT,"
 
 
 @dataclass(frozen=True)
@@ -62,7 +54,7 @@ def hgx(site: Hgx) -> dict[str, Any]:
     Those of other sizes than this node's have no environments, and so no tests.
     Raises ValueError for a number of GPUs that is none.
     """
-    environments = _environments(site)
+    environment = _environment(site)
     node = gpus_of_node()
     own = min((most, name) for name, most in _MOST.items() if node <= most)[1]
     return {
@@ -79,7 +71,7 @@ def hgx(site: Hgx) -> dict[str, Any]:
                         "scheduler": "local",
                         "launcher": "mpirun",
                         "max_jobs": 1,
-                        "environs": [each["name"] for each in environments] if name == own else [],
+                        "environs": [environment["name"]] if name == own else [],
                         "features": ["gpu", "cuda", "nvlink"],
                         "devices": [
                             {
@@ -101,7 +93,7 @@ def hgx(site: Hgx) -> dict[str, Any]:
         ],
         # ReFrame looks ever more rarely whether a job is done, down to once in 10 s; here, looking is cheap.
         "general": [{"target_systems": [site.name], "poll_rate_min": 4}],
-        "environments": [{"target_systems": [site.name], "cc": "cc", "cxx": "c++", **each} for each in environments],
+        "environments": [{"target_systems": [site.name], "cc": "cc", "cxx": "c++", **environment}],
     }
 
 
@@ -119,42 +111,29 @@ def gpus_of_node() -> int:
     return 8 if sum(line.startswith("GPU ") for line in listed.splitlines()) > 4 else 4
 
 
-def _environments(site: Hgx) -> list[dict[str, Any]]:
-    ucx, openmpi, mpich, impi = (_root_of(name) for name in ("UCX", "OPENMPI", "MPICH", "IMPI"))
-    nccl = os.environ.get("FABRICHECK_NCCL_ROOT")
+def _environment(site: Hgx) -> dict[str, Any]:
+    """That of Open MPI, in which all is measured; else of the machine's own library."""
+    openmpi, ucx, nccl = (os.environ.get(f"FABRICHECK_{name}_ROOT") for name in ("OPENMPI", "UCX", "NCCL"))
     options = [f"-DNCCL_ROOT={nccl}"] if nccl else []
     common = {"backend": "cuda", "gpu_arch": site.arch.removeprefix("sm_"), "vendor": {}, "cmake_options": options}
-    by_ucx: dict[str, Any] = {**common, "required_paths": _UCX_PROOF}
-    environments = []
-    if openmpi and ucx:
-        variables = {"OPAL_PREFIX": str(openmpi), **_OPENMPI, **_ucx_variables(ucx)}
-        # The one in which the transports that need no GPU-aware MPI are measured, too.
-        environments.append(_environment("openmpi", openmpi, variables, by_ucx, "nccl", ucx=ucx))
-    if mpich and ucx:
-        environments.append(_environment("mpich", mpich, {**_MPICH, **_ucx_variables(ucx)}, by_ucx, ucx=ucx))
-    if impi:
-        variables = {"I_MPI_ROOT": str(impi), **_INTEL, "I_MPI_OFFLOAD_CUDA_LIBRARY": _cuda_driver()}
-        # device-collectives: MPI's own collectives take device memory; the others crash on it.
-        environments.append(_environment("intel", impi, variables, common, "device-collectives"))
-    return environments or [_machines_own(common)]
-
-
-def _environment(
-    library: str,
-    root: Path,
-    variables: Mapping[str, str],
-    extras: Mapping[str, Any],
-    *features: str,
-    ucx: Path | None = None,
-) -> dict[str, Any]:
-    """That of an MPI library below `root`, which reaches device memory through `ucx` or by itself."""
-    folders = [*([f"{ucx}/lib"] if ucx else []), f"{root}/lib", "$LD_LIBRARY_PATH"]
-    every = {"PATH": f"{root}/bin:$PATH", "LD_LIBRARY_PATH": ":".join(folders), **variables}
+    if not openmpi or not ucx:
+        print("fabricheck: MPI on device memory is left out: set FABRICHECK_OPENMPI_ROOT and FABRICHECK_UCX_ROOT",
+              file=sys.stderr)  # fmt: skip
+        return _machines_own(common)
+    variables = {
+        "PATH": f"{openmpi}/bin:$PATH",
+        "LD_LIBRARY_PATH": f"{ucx}/lib:{openmpi}/lib:$LD_LIBRARY_PATH",
+        "OPAL_PREFIX": openmpi,
+        **_OPENMPI,
+        "UCX_MODULE_DIR": f"{ucx}/lib/ucx",
+        # UCX chooses by itself what is fast only among the transports that it is given.
+        "UCX_TLS": "self,sm,cma,cuda_copy,cuda_ipc",
+    }
     return {
-        "name": f"{library}-ucx" if ucx else f"{library}-mpi",
-        "env_vars": [[name, value] for name, value in every.items()],
-        "features": ["mpi", "cuda", *features],
-        "extras": {**extras, "mpi": library, "mpicxx": f"{root}/bin/mpicxx"},
+        "name": "openmpi-ucx",
+        "env_vars": [[name, value] for name, value in variables.items()],
+        "features": ["mpi", "cuda", "nccl"],
+        "extras": {**common, "required_paths": _UCX_PROOF, "mpi": "openmpi", "mpicxx": f"{openmpi}/bin/mpicxx"},
     }
 
 
@@ -171,22 +150,3 @@ def _machines_own(common: Mapping[str, Any]) -> dict[str, Any]:
         "features": ["mpi", "cuda", "nccl"],
         "extras": extras,
     }
-
-
-def _root_of(library: str) -> Path | None:
-    path = os.environ.get(f"FABRICHECK_{library}_ROOT")
-    if path is None:
-        print(f"fabricheck: FABRICHECK_{library}_ROOT is not set, so its tests are left out", file=sys.stderr)
-    return Path(path) if path else None
-
-
-def _ucx_variables(ucx: Path) -> dict[str, str]:
-    # UCX chooses by itself what is fast only among the transports that it is given.
-    return {"UCX_MODULE_DIR": f"{ucx}/lib/ucx", "UCX_TLS": "self,sm,cma,cuda_copy,cuda_ipc"}
-
-
-def _cuda_driver() -> str:
-    """The driver's library, by its full name: Intel MPI does not search for it."""
-    cache = ask(["ldconfig", "-p"], 20).output
-    paths = [line.split()[-1] for line in cache.splitlines() if line.strip().startswith("libcuda.so.1 ")]
-    return paths[0] if paths else "libcuda.so.1"

@@ -93,7 +93,7 @@ def _without_spare_ports(facts: NodeFacts) -> NodeFacts:
         return facts
     spare = few([nic.name for nic in facts.nics if not nic.up])
     text = f"{spare}: left out: down, and the ports that are up serve all GPUs equally"
-    return replace(facts, nics=up, notes_at={**facts.notes_at, "nics": (*facts.notes_at.get("nics", ()), text)})
+    return replace(facts, nics=up, notes=(*facts.notes, text))
 
 
 def _near_by_bridges(facts: NodeFacts, nics: Sequence[FoundNic]) -> list[list[str]]:

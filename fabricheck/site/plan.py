@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +27,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class SitePlan:
-    """`left_out_at`: what is not measured and why, by its place in the settings, one line each."""
+    """`left_out`: what is not measured and why, one line each."""
 
     system: str
     description: str
@@ -37,12 +36,7 @@ class SitePlan:
     nodes: tuple[str, ...]
     modules_system: str
     hostname: str
-    left_out_at: Mapping[str, tuple[str, ...]]
-
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        """All lines of `left_out_at`, in the order of its places."""
-        return tuple(itertools.chain.from_iterable(self.left_out_at.values()))
+    left_out: tuple[str, ...]
 
     def configuration(self) -> dict[str, Any]:
         """ReFrame's `site_configuration`."""
@@ -68,12 +62,11 @@ def plan(facts: NodeFacts, system: str, description: str, choices: Choices) -> S
 
     Raises UserError for a partition that Slurm does not have.
     """
-    of_partitions: list[str] = []
     left_out: list[str] = []
     if facts.software.unknown:
         facts = replace(facts, software=assumed_software(facts.vendor))
     require_partitions(facts, choices.partitions)
-    slurm, chosen = facts.slurm, _partitions(facts, choices, of_partitions)
+    slurm, chosen = facts.slurm, _partitions(facts, choices, left_out)
     libraries = [*facts.software.libraries]
     if slurm is not None and chosen:
         libraries = _startable(libraries, slurm, left_out)
@@ -87,9 +80,9 @@ def plan(facts: NodeFacts, system: str, description: str, choices: Choices) -> S
     if not libraries:
         left_out.append("everything: no MPI library is on the PATH, in a module or in the virtual environment")
     if any(len(one.nodes) > 1 for one in chosen) and not facts.nics:
-        of_partitions.append("the rate of the network: no port with a rate is in /sys; give nics in topology.yaml")
+        left_out.append("the rate of the network: no port with a rate is in /sys; give nics in topology.yaml")
     if not facts.cores:
-        of_partitions.append("processor: no source has the number of cores: add the output of `LC_ALL=C lscpu`")
+        left_out.append("processor: no source has the number of cores: add the output of `LC_ALL=C lscpu`")
     left_out += facts.software.notes
     names = [each["name"] for each in environments]
     partitions = [_slurm_partition(facts, slurm, one, names, choices) for one in chosen if slurm is not None]
@@ -101,10 +94,7 @@ def plan(facts: NodeFacts, system: str, description: str, choices: Choices) -> S
         nodes=chosen[0].nodes if chosen else (),
         modules_system=facts.software.modules_system,
         hostname=".*" if chosen else facts.hostname or ".*",
-        left_out_at={
-            "partitions": tuple(dict.fromkeys(of_partitions)),
-            "environments": tuple(dict.fromkeys(left_out)),
-        },
+        left_out=tuple(dict.fromkeys(left_out)),
     )
 
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import io
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
-
 from fabricheck.errors import UserError, refused
 from fabricheck.site.found import FoundLink, NodeFacts
+from fabricheck.site.nvidia import switch_reduces
 from fabricheck.site.plan import SitePlan
-from fabricheck.yamlfile import on_one_line
+from fabricheck.yamlfile import on_one_line, round_trip_yaml
 
 _UNKNOWN_RATE = "FILL IN Gb/s"
-_WIDTH = 100
 
 # Fields that `init` leaves out where nothing in a capture has them, and how they are filled in.
 _LEFT_OUT = {
@@ -90,7 +87,7 @@ def topology_text(facts: NodeFacts, system: str, network: Mapping[str, Any] | No
     content["cpus"] = [on_one_line({"name": f"numa{node}"}) for node in facts.numa_nodes]
     switches = []
     if facts.has_switch:
-        reduces = {"in_network_reduction": True} if facts.switch_reduces else {}
+        reduces = {"in_network_reduction": True} if switch_reduces(facts.links) else {}
         switches.append(on_one_line({"name": "nvswitch", "model": "NVSwitch", **reduces}))
     cards = {end for link in facts.links for end in link.ends if end.startswith("card")}  # of partitions
     for card in sorted(cards, key=lambda end: int(end[4:])):
@@ -133,29 +130,13 @@ def topology_text(facts: NodeFacts, system: str, network: Mapping[str, Any] | No
         count, source = facts.nvlink_domain
         content["nvlink_domain"] = on_one_line({"nodes": count, "source": source})
     content |= network or {}
+    checks = [f"Check: {_line(note)}." for note in (*facts.problems, *facts.notes)]
+    checks += [f"Left out: {note}" for name, note in _LEFT_OUT.items() if not content.get(name, name)]
+    known = {name: value for name, value in content.items() if value or name not in _LEFT_OUT}
     text = io.StringIO()
-    yaml = YAML()
-    yaml.width = 110
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.dump(_with_comments(content, facts.notes_at), text)
+    round_trip_yaml(110).dump(known, text)
     head = "# Written by `fabricheck init`; the fields are explained in docs/schemas/topology.json.\n"
-    elsewhere = [note for place, notes in facts.notes_at.items() if place not in content for note in notes]
-    return head + "".join(f"# Check: {_line(note)}.\n" for note in (*facts.problems, *elsewhere)) + text.getvalue()
-
-
-def _with_comments(content: Mapping[str, Any], notes: Mapping[str, Sequence[str]]) -> CommentedMap:
-    """The fields that are known, after comments on what to look at and on those that are not known."""
-    known, comments = CommentedMap(), list[str]()
-    for name, value in content.items():
-        comments += [f"Check: {_line(note)}." for note in notes.get(name, ())]
-        if name in _LEFT_OUT and not value:
-            comments.append(f"Left out: {_LEFT_OUT[name]}")
-            continue
-        known[name] = value
-        if comments:
-            known.yaml_set_comment_before_after_key(name, before="\n".join(comments))
-            comments.clear()
-    return known
+    return head + "".join(f"# {check}\n" for check in checks) + text.getvalue()
 
 
 def _line(text: str) -> str:
@@ -174,28 +155,11 @@ def hardware_text(facts: NodeFacts) -> str:
 def settings_text(facts: NodeFacts, plan: SitePlan) -> str:
     """The settings.py for ReFrame."""
     head = f'"""{_words(hardware_text(facts))}, as `fabricheck init` found it; fields as in docs/site-files.md."""\n\n'
-    return f"{head}site_configuration = {_literal(plan.configuration(), plan.left_out_at)}\n"
+    left_out = "".join(f"# Left out: {_words(text)}.\n" for text in plan.left_out)
+    # Text, numbers, lists and maps are the same in Python.
+    return f"{head}{left_out}site_configuration = {json.dumps(plan.configuration(), indent=4, ensure_ascii=False)}\n"
 
 
 def _words(text: str) -> str:
     """Text for a comment or docstring without what could end it: a node's own names are in it, and settings are run."""
     return "".join(each for each in text if each.isprintable() and each not in '"\\')
-
-
-def _literal(value: Any, left_out: Mapping[str, Sequence[str]], indent: int = 0) -> str:
-    """Text, numbers, lists and maps as Python, on one line where that is short; what is left out, before its field."""
-    line = json.dumps(value, ensure_ascii=False)
-    if not isinstance(value, (dict, list)) or (
-        len(line) + indent <= _WIDTH and not any(name in value for name in left_out)
-    ):
-        return line
-    inner = indent + 4
-    lines = []
-    if isinstance(value, dict):
-        for name, item in value.items():
-            lines += [f"# Left out: {_words(text)}." for text in left_out.get(name, ())]
-            lines.append(f"{json.dumps(name)}: {_literal(item, left_out, inner)},")
-    else:
-        lines = [f"{_literal(each, left_out, inner)}," for each in value]
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
-    return "\n".join([opening, *(f"{' ' * inner}{line}" for line in lines), f"{' ' * indent}{closing}"])

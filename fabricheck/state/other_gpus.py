@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,42 +16,70 @@ from fabricheck.state.kernel import generation, generation_of_text
 from fabricheck.state.programs import ask
 
 _PATIENCE_S = 8.0
-# Of `metric`'s throttle section what rose while clocks were held down, and what that is called here.
-_THROTTLE = {
-    "prochot_accumulated": "throttled_prochot",
-    "ppt_accumulated": "throttled_power",
-    "socket_thermal_accumulated": "throttled_thermal_socket",
-    "vr_thermal_accumulated": "throttled_thermal_vr",
-    "hbm_thermal_accumulated": "throttled_thermal_hbm",
+# By a field of `GpuState`, where amd-smi has it in any version, and what it is made to; of several numbers the largest.
+_FIELDS: Mapping[str, tuple[Callable[[float], object], tuple[str, ...]]] = {
+    "pcie_generation": (generation, ("pcie.speed",)),
+    "pcie_width": (int, ("pcie.width",)),
+    "pcie_most_generation": (generation, ("bus.max_pcie_speed",)),
+    "pcie_most_width": (int, ("bus.max_pcie_width",)),
+    "clock_mhz": (int, ("clock.gfx*.clk",)),
+    "clock_most_mhz": (int, ("clock.gfx*.max_clk",)),
+    "power_w": (float, ("power.socket_power",)),
+    "power_limit_w": (float, ("limit.socket_power*", "limit.ppt0.socket_power*")),
+    "power_usual_limit_w": (float, ("limit.max_power*", "limit.ppt0.max_power*")),
+    "temperature_c": (int, ("temperature.hotspot",)),
 }
+# The same of counters; those of throttling rose while clocks were held down.
+_COUNTERS = {
+    "ecc_corrected": "ecc.total_correctable_count",
+    "pcie_replays": "pcie.replay_count",
+    "throttled_prochot": "throttle.prochot_accumulated",
+    "throttled_power": "throttle.ppt_accumulated",
+    "throttled_thermal_socket": "throttle.socket_thermal_accumulated",
+    "throttled_thermal_vr": "throttle.vr_thermal_accumulated",
+    "throttled_thermal_hbm": "throttle.hbm_thermal_accumulated",
+}
+# The driver's version, the GPUs, and a line for each call that gave no answer.
+_Gpus = tuple[str, tuple[GpuState, ...], tuple[str, ...]]
 
 
-def amd_gpus() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]] | None:
+def amd_gpus() -> _Gpus | None:
     """The driver's version, the GPUs, and a line for each call that gave no answer; None where there is no amd-smi."""
-    answers, notes = {}, []
-    calls = ("static", "metric", "process", "xgmi")
-    # Each takes a second or two to start, most of it by itself.
-    with ThreadPoolExecutor(len(calls)) as pool:
-        said = dict(
-            zip(calls, pool.map(lambda what: ask(["amd-smi", what, "--json"], _PATIENCE_S), calls), strict=True)
-        )
-    if any(got.missing for got in said.values()):
+    calls = {"static": entries_of, "metric": entries_of, "process": entries_of, "xgmi": link_marks}
+    asked = _asked("amd-smi", "--json", calls)
+    if asked is None:
         return None
+    answers, notes = asked
     # GPUs that have no XGMI, and older versions, have no answer.
-    xgmi = link_marks(got.output) if (got := said.pop("xgmi")).given else []
-    for what, got in said.items():
-        try:
-            answers[what] = entries_of(got.output) if got.given else []
-        except ValueError:
-            answers[what] = []
-            notes.append(f"amd-smi {what}: its answer is not JSON")
-        if not got.given:
-            notes.append(f"amd-smi {what}: {got.problem}")
+    notes.pop("xgmi", None)
+    lines = tuple(notes.values())
     if not any(answers.values()):
         # Without AMD's driver amd-smi may be there, and say so in words of its own.
-        return ("", (), tuple(notes)) if notes else None
-    driver, gpus = read_amd_gpus(answers["static"], answers["metric"], answers["process"], xgmi)
-    return driver, gpus, tuple(notes)
+        return ("", (), lines) if lines else None
+    return *read_amd_gpus(*(answers[call] for call in calls)), lines
+
+
+def _asked(
+    program: str, option: str, calls: Mapping[str, Callable[[str], Any]]
+) -> tuple[dict[str, Any], dict[str, str]] | None:
+    """By call, the answer of a vendor's tool as its reader has it, and a line where there is none; None where the tool
+    is not there."""
+    # Each takes a second or two to start, most of it by itself.
+    with ThreadPoolExecutor(len(calls)) as pool:
+        outputs = list(pool.map(lambda call: ask([program, call, option], _PATIENCE_S), calls))
+    if any(output.missing for output in outputs):
+        return None
+    answers, notes = {}, {}
+    for (call, read_answer), output in zip(calls.items(), outputs, strict=True):
+        answers[call] = ()
+        if not output.given:
+            notes[call] = f"{program} {call}: {output.problem}"
+            continue
+        try:
+            answers[call] = read_answer(output.output)
+        except ValueError:
+            notes[call] = f"{program} {call}: its answer is not JSON"
+    return answers, notes
 
 
 def entries_of(text: str) -> list[dict[str, Any]]:
@@ -89,67 +118,45 @@ def read_amd_gpus(
     xgmi: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[str, tuple[GpuState, ...]]:
     """The driver's version and the GPUs, from the entries of `amd-smi static`, `metric`, `process` and `xgmi`."""
-    links = {_index(each): each for each in xgmi}
-    now = {_index(each): each for each in metric}
-    users = {_index(each): each for each in process}
     driver = ""
     gpus = []
     for position, entry in enumerate(static or metric):
-        index = _index(entry)
-        index = position if index is None else index
-        driver = driver or _text(entry, "driver", "version") or _text(entry, "driver", "driver_version")
-        gpus.append(_gpu(index, entry, now.get(index, {}), users.get(index, {}), links.get(index, {})))
+        index = entry["gpu"] if isinstance(entry.get("gpu"), int) else position
+        # Their sections have different names.
+        whole: dict[str, Any] = {}
+        for entries in (xgmi, process, metric, static):
+            for part in entries:
+                whole |= part if part.get("gpu") == entry.get("gpu") else {}
+        driver = driver or _text(whole, "driver.version") or _text(whole, "driver.driver_version")
+        gpus.append(_gpu(index, whole))
     return driver, tuple(gpus)
 
 
-def _gpu(
-    index: int,
-    static: Mapping[str, Any],
-    now: Mapping[str, Any],
-    users: Mapping[str, Any],
-    xgmi: Mapping[str, Any],
-) -> GpuState:
-    power, clock = _section(now, "power"), _section(now, "clock")
-    limit = _section(static, "limit")
-    limit = _section(limit, "ppt0") or limit  # ROCm 7 has several
-    clocks = [value for name, one in clock.items() if name.startswith("gfx") and (value := _number(one, "clk"))]
-    most = [value for name, one in clock.items() if name.startswith("gfx") and (value := _number(one, "max_clk"))]
+def _gpu(index: int, entry: Mapping[str, Any]) -> GpuState:
+    fields: dict[str, Any] = {}
+    for name, (as_field, paths) in _FIELDS.items():
+        numbers = [number for path in paths for number in _numbers(entry, path).values()]
+        fields[name] = as_field(max(numbers)) if numbers else None
     return GpuState(
         index=index,
-        name=_text(static, "asic", "market_name"),
-        uuid=str(static.get("uuid", "")),
-        bus_id=(_text(static, "bus", "bdf") or str(static.get("bdf", ""))).lower(),
-        pcie_generation=generation(_number(now, "pcie", "speed")),
-        pcie_width=_whole(_number(now, "pcie", "width")),
-        pcie_most_generation=generation(_number(static, "bus", "max_pcie_speed")),
-        pcie_most_width=_whole(_number(static, "bus", "max_pcie_width")),
-        clock_mhz=_whole(max(clocks, default=None)),
-        clock_most_mhz=_whole(max(most, default=None)),
-        power_w=_number(power, "socket_power"),
-        power_limit_w=_number(limit, "socket_power") or _number(limit, "socket_power_limit"),
-        power_usual_limit_w=_number(limit, "max_power") or _number(limit, "max_power_limit"),
-        temperature_c=_whole(_number(now, "temperature", "hotspot")),
-        throttle=("throttled",) if power.get("throttle_status") == "THROTTLED" else (),
-        counters=_counters(now),
-        links=_links(xgmi.get("link_status", now.get("xgmi_link_status"))),
-        processes=_processes(users),
+        name=_text(entry, "asic.market_name"),
+        uuid=_text(entry, "uuid"),
+        bus_id=(_text(entry, "bus.bdf") or _text(entry, "bdf")).lower(),
+        throttle=("throttled",) if _text(entry, "power.throttle_status") == "THROTTLED" else (),
+        counters=_counters(entry),
+        links=_links(entry.get("link_status", entry.get("xgmi_link_status"))),
+        processes=_processes(entry),
+        **fields,
     )
 
 
-def _counters(now: Mapping[str, Any]) -> dict[str, int]:
-    total = _number(now, "ecc", "total_uncorrectable_count")
-    blocks = {
-        name: _number(now, "ecc_blocks", name, "uncorrectable_count") or 0.0 for name in _section(now, "ecc_blocks")
-    }
-    named = {
-        "ecc_corrected": _number(now, "ecc", "total_correctable_count"),
-        # What no block has.
-        "ecc_uncorrected": None if total is None else max(total - sum(blocks.values()), 0.0),
-        **{f"ecc_uncorrected_{name.lower()}": count for name, count in blocks.items()},
-        "pcie_replays": _number(now, "pcie", "replay_count"),
-        **{ours: _number(now, "throttle", theirs) for theirs, ours in _THROTTLE.items()},
-    }
-    return {name: int(value) for name, value in named.items() if value is not None}
+def _counters(entry: Mapping[str, Any]) -> dict[str, int]:
+    named = {name: number for name, path in _COUNTERS.items() for number in _numbers(entry, path).values()}
+    blocks = _numbers(entry, "ecc_blocks.*.uncorrectable_count")
+    for total in _numbers(entry, "ecc.total_uncorrectable_count").values():
+        named["ecc_uncorrected"] = max(total - sum(blocks.values()), 0.0)  # what no block has
+    named |= {f"ecc_uncorrected_{block.lower()}": number for block, number in blocks.items()}
+    return {name: int(number) for name, number in named.items()}
 
 
 def _links(status: Any) -> tuple[GpuLink, ...]:
@@ -158,70 +165,55 @@ def _links(status: Any) -> tuple[GpuLink, ...]:
     return tuple(GpuLink(number, mark == "U") for number, mark in enumerate(marks) if mark in ("U", "D"))
 
 
-def _processes(users: Mapping[str, Any]) -> tuple[GpuProcess, ...]:
+def _processes(entry: Mapping[str, Any]) -> tuple[GpuProcess, ...]:
     """Where nothing runs, the list holds words instead of processes."""
     processes = []
-    listed = users.get("process_list")
-    for process in listed if isinstance(listed, list) else ():
-        info = _section(process, "process_info") if isinstance(process, dict) else {}
-        pid = _whole(_number(info, "pid"))
-        if pid is not None:
-            used = (
-                _number(info, "memory_usage", "vram_mem") or _number(info, "mem_usage") or _number(info, "memory_usage")
-            )
-            processes.append(GpuProcess(pid, str(info.get("name", "")), _whole(used)))
+    for process in _list(entry, "process_list"):
+        used: list[float] = []
+        for path in ("memory_usage.vram_mem", "mem_usage", "memory_usage"):
+            used += _numbers(process, f"process_info.{path}").values()
+        name = _text(process, "process_info.name")
+        for pid in _numbers(process, "process_info.pid").values():
+            processes.append(GpuProcess(int(pid), name, int(used[0]) if used else None))
     return tuple(processes)
 
 
-def _index(entry: Mapping[str, Any]) -> int | None:
-    index = entry.get("gpu")
-    return index if isinstance(index, int) else None
+def _at(entry: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """What stands at a path such as `clock.gfx*.clk`, with the name that fits its star."""
+    name, _, rest = path.partition(".")
+    for key in fnmatch.filter(entry, name) if isinstance(entry, dict) else ():
+        if not rest:
+            yield key, entry[key]
+            continue
+        for below, value in _at(entry[key], rest):
+            yield (key if "*" in name else below), value
 
 
-def _section(entry: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    content = entry.get(name)
-    return content if isinstance(content, dict) else {}
+def _text(entry: Mapping[str, Any], path: str) -> str:
+    return next((str(value) for _, value in _at(entry, path) if value not in (None, "N/A")), "")
 
 
-def _text(entry: Mapping[str, Any], section: str, name: str) -> str:
-    value = _section(entry, section).get(name)
-    return str(value) if value not in (None, "N/A") else ""
-
-
-def _number(entry: Mapping[str, Any], *names: str) -> float | None:
-    """A number that may stand as such, as text, or as `{"value": …, "unit": …}`; None for `N/A` and where it is not."""
-    value: Any = entry
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    if isinstance(value, dict):
-        value = value.get("value")
-    try:
-        number = float(value) if not isinstance(value, bool) and value is not None else math.nan
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
-
-
-def intel_gpus() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]] | None:
-    """The driver's version, the cards, and what gave no answer; None where there is no xpu-smi."""
-    answers: dict[str, Mapping[str, Any]] = {}
-    notes = []
-    for what in ("discovery", "ps"):
-        got = ask(["xpu-smi", what, "-j"], _PATIENCE_S)
-        if got.missing:
-            return None
+def _numbers(entry: Mapping[str, Any], path: str) -> dict[str, float]:
+    """Numbers at a path, which may stand as such, as text, or as `{"value": …, "unit": …}`; without `N/A`."""
+    numbers = {}
+    for name, value in _at(entry, path):
+        content: Any = value.get("value") if isinstance(value, dict) else value
         try:
-            content = json.loads(got.output) if got.given else {}
-        except ValueError:
-            content = {}
-        answers[what] = content if isinstance(content, dict) else {}
-        if not answers[what]:
-            notes.append(f"xpu-smi {what}: {got.problem or 'its answer is not JSON'}")
-    return "", read_intel_gpus(answers["discovery"], answers["ps"]), tuple(notes)
+            number = float(content) if not isinstance(content, bool) else math.nan
+        except (TypeError, ValueError, OverflowError):
+            continue
+        if math.isfinite(number):
+            numbers[name] = number
+    return numbers
+
+
+def intel_gpus() -> _Gpus | None:
+    """The driver's version, the cards, and what gave no answer; None where there is no xpu-smi."""
+    asked = _asked("xpu-smi", "-j", {"discovery": json.loads, "ps": json.loads})
+    if asked is None:
+        return None
+    answers, notes = asked
+    return "", read_intel_gpus(answers["discovery"], answers["ps"]), tuple(notes.values())
 
 
 def read_intel_gpus(
@@ -254,8 +246,8 @@ def read_intel_gpus(
     return tuple(gpus)
 
 
-def _list(content: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    entries = content.get(name)
+def _list(content: Any, name: str) -> Sequence[Mapping[str, Any]]:
+    entries = content.get(name) if isinstance(content, dict) else None
     return [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fabricheck.errors import UserError
 from fabricheck.judge.judge import judge_run
-from fabricheck.judge.node_rules import NodeRule, judge_settings
+from fabricheck.judge.node_rules import NodeRule
 from fabricheck.judge.node_state import evidence_of, evidence_of_node, with_problems_of_nodes
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.node_state import GpuLink, KernelEvent, NodeState
 from fabricheck.records.verdict import Verdict
-from fabricheck.suite import config_rows
+from fabricheck.suite import config_rows, suite_root
 from fabricheck.topology.model import Cpu, Gpu, Link, Topology
 from tests.support.states import gpu, nic, node, run_with
 
@@ -135,10 +138,16 @@ def test_a_node_by_itself(case: str) -> None:
 
 
 def test_every_rule_has_a_row_of_the_catalogue_and_a_step() -> None:
-    rules = config_rows("node_rules.yaml", NodeRule)
-    assert all(CATALOGUE[rule.code].steps for rule in rules)
-    for kind in {rule.of for rule in rules}:
-        assert list(judge_settings(kind, {}, state({}))) == []  # what each rule needs is known
+    assert all(CATALOGUE[rule.code].steps for rule in config_rows("node_rules.yaml", NodeRule))
+
+
+@pytest.mark.parametrize("field", ["of", "needs", "verdict"])
+def test_a_word_that_would_keep_a_rule_from_ever_applying_is_refused(field: str, tmp_path: Path) -> None:
+    text = re.sub("(?m)^#.*", "", (suite_root() / "config/node_rules.yaml").read_text(encoding="utf-8"))
+    (tmp_path / "rules.yaml").write_text(re.sub(rf"\b{field}: [\w ]+", f"{field}: one GPU", text, count=1), "utf-8")
+    with pytest.raises(UserError, match=rf"^\S+rules.yaml:\d+: \[0\].{field}: input should be .*$") as refused:
+        config_rows.__wrapped__(str(tmp_path / "rules.yaml"), NodeRule)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

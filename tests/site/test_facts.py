@@ -136,7 +136,7 @@ def test_a_part_that_nobody_knows_has_the_drivers_numbers(tmp_path: Path) -> Non
     facts = read_facts(kept(tmp_path, unknown))
     assert {(link.technology, link.rate_gbps) for link in facts.links if "nvswitch" in link.ends} == {("NVLink", 800.0)}
     assert facts.gpus[0].model == "X9000"
-    assert not facts.switch_reduces
+    assert "in_network_reduction" not in topology_text(facts, "found")
 
 
 def sysfs_tree(root: Path, files: dict[str, str]) -> None:

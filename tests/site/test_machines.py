@@ -118,7 +118,7 @@ def check_source(machine: Machine, source: str, folder: Path, where: str, rng: r
         assert codes == {"unlike-product"} and not facts.doubts[0].changed, where
         return
     if source == "sinfo" and machine.board.gres == "a100" and machine.fault == "no NVLinks":
-        assert facts.notes_at["gpus"], where  # an A100 for PCIe without bridges would look the same
+        assert facts.notes, where  # an A100 for PCIe without bridges would look the same
         return
     got, wanted = shape(facts), expected_shape(machine)
     links, wanted_links = got.pop("links"), wanted.pop("links")
@@ -236,7 +236,7 @@ def test_a_port_that_the_table_alone_has_is_asked_for(seed: int, tmp_path: Path)
         ports.unlink()
     else:
         ports.write_text(ports.read_text().partition("CA 'mlx5_1'")[0])
-    (note,) = [note for note in read_facts(folder).notes_at["nics"] if f"{kind}1" in note]
+    (note,) = [note for note in read_facts(folder).notes if f"{kind}1" in note]
     assert ("ibstat" in note) == (kind == "mlx5_"), f"seed {seed}"
 
 

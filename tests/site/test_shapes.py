@@ -388,4 +388,4 @@ def test_a_nic_at_another_numa_node_than_a_gpu_has_its_link(numa: int | None, li
     assert (("mlx5_0", "numa0") in ends, ("mlx5_1", "numa1") in ends) == (links, links)
     far = expected_of(topology, "local_copy", (0,), transport="fabric", ranks=1, nics=[["mlx5_1"]])
     assert (far.nominal, far.expected) == (400.0, None if links else 400.0)
-    assert any("NUMA" in note for note in facts.notes_at.get("links", ())) == links
+    assert any("NUMA" in note for note in facts.notes) == links
