@@ -158,8 +158,9 @@ def _aer(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str, 
 
 def _mlx5(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str, str]]:
     if rng.random() < 0.5:
-        text = f"mlx5_core {bus}.0: Port module event[error]: module 0, Cable error, High Temperature"
-        return [text], "", ("nic-errors", f"{bus}.0", "error")
+        text = rng.choice(("Port module event[error]: module 0, Cable error, High Temperature",
+                           "mlx5_pcie_event:299:(pid 9): Detected insufficient power on the PCIe slot (27W)."))  # fmt: skip
+        return [f"mlx5_core {bus}.0: {text}"], "", ("nic-errors", f"{bus}.0", "error")
     text = rng.choice(("poll_health:825:(pid 0): device's health compromised - reached miss count",
                        "print_health_info:433:(pid 0): Health issue observed, severity(3) ERROR:"))  # fmt: skip
     recovery = f"mlx5_core {bus}.0: mlx5_health_try_recover:338:(pid 9): health recovery succeeded"
