@@ -120,7 +120,6 @@ def test_a_product_is_known_and_has_what_its_data_sheet_says(product: str, tmp_p
 @pytest.mark.parametrize(
     ("product", "change"),
     [
-        ("DGX H100", lambda files: files["nics"].pop(5)),
         ("LUMI", lambda files: files["nics"].pop(3)),
         ("AWS p5", lambda files: files["nics"].pop(20)),
     ],

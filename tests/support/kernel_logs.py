@@ -159,7 +159,7 @@ def _aer(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str, 
 def _mlx5(rng: random.Random, bus: str) -> tuple[list[str], str, tuple[str, str, str]]:
     if rng.random() < 0.5:
         text = rng.choice(("Port module event[error]: module 0, Cable error, High Temperature",
-                           "mlx5_pcie_event:299:(pid 9): Detected insufficient power on the PCIe slot (27W)."))  # fmt: skip
+                           "mlx5_pcie_event:299: Detected insufficient power on the PCIe slot (27W)"))  # fmt: skip
         return [f"mlx5_core {bus}.0: {text}"], "", ("nic-errors", f"{bus}.0", "error")
     text = rng.choice(("poll_health:825:(pid 0): device's health compromised - reached miss count",
                        "print_health_info:433:(pid 0): Health issue observed, severity(3) ERROR:"))  # fmt: skip
