@@ -15,6 +15,7 @@ import click
 
 from fabricheck.commands.options import given_as
 from fabricheck.errors import UserError, refused
+from fabricheck.suite import GIVEN, INSTALLED, SITES, outside_roots, program, require_plain, suite_root
 
 if TYPE_CHECKING:
     from fabricheck.site.found import NodeFacts
@@ -40,12 +41,13 @@ def capture(directory: Path | None, *, script: Path | None) -> None:
     if script is not None:
         import pynvml
 
-        from fabricheck.state import capture as program
+        from fabricheck.state import capture as capturing
 
         with refused(f"{script}:", "written"), zipfile.ZipFile(script, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.write(program.__file__, "__main__.py")
+            archive.write(capturing.__file__, "__main__.py")
             archive.write(pynvml.__file__, "pynvml.py")
-        click.echo(f"next: on a compute node, python3 {script.name} FOLDER; then fabricheck init --from FOLDER")
+        click.echo(f"next: on a compute node: python3 {shlex.quote(script.name)} FOLDER")
+        click.echo(f"next: here, with that folder: {program()} init --from FOLDER")
         return
     if directory is None:
         raise UserError("capture: name the folder to write to, or --script FILE")
@@ -135,9 +137,7 @@ def init(given: InitOptions) -> None:
         click.echo(f"check this: {line}", err=True)
     for line in planned.left_out if of_settings else ():
         click.echo(f"left out: {line}", err=True)
-    ready = _ready(
-        name, f"--site {shlex.quote(str(given.site))} " if given.site else "", planned.partitions, own=not of_settings
-    )
+    ready = _ready(name, planned.partitions, own=not of_settings)
     if facts.unseen:
         click.echo(
             "the driver does not show the GPUs on the PCI bus: fix it, remove the files, and run init again", err=True
@@ -151,12 +151,12 @@ def init(given: InitOptions) -> None:
 
 def _root(site: Path | None) -> Path:
     """The folder whose site_configs/ and reference_values/ are written to; later commands find it by itself."""
-    from fabricheck.suite import INSTALLED, SITES, outside_roots, suite_root
-
     if site is not None:
+        require_plain("--site", site)
         with refused(f"--site {site}:", "written"):
             (site / "site_configs").mkdir(parents=True, exist_ok=True)
         os.environ[SITES] = os.pathsep.join([str(site), *filter(None, [os.environ.get(SITES)])])
+        GIVEN[SITES] = str(site)
     if outside := outside_roots():
         return outside[0]
     if suite_root() == INSTALLED:
@@ -229,21 +229,21 @@ def _where(partitions: tuple[dict[str, Any], ...]) -> str:
     )
 
 
-def _ready(system: str, option: str, partitions: tuple[dict[str, Any], ...], *, own: bool) -> bool:
-    """Whether the files are valid and select checks; says what is wrong, or the next command with `option`.
+def _ready(system: str, partitions: tuple[dict[str, Any], ...], *, own: bool) -> bool:
+    """Whether the files are valid and select checks; says what is wrong, and the next command.
 
     On a cluster it asks for two nodes: without a number, tests of the network take all up to `most_nodes`. `own`: the
     settings are the site's own, with partitions of other names.
     """
     from fabricheck.session.reframe import Selection, list_suite
     from fabricheck.site.validation import problems
-    from fabricheck.suite import Suite, output_folder, program, suite_root
+    from fabricheck.suite import Suite, output_folder
 
     wrong = [*problems(suite_root(), system)]
     for line in wrong:
         click.echo(f"to be filled in: {line}", err=True)
     if wrong:
-        click.echo(f"next: fill in what is missing, then {program()} validate {option}--system {system}")
+        click.echo(f"next: with that filled in: {program()} validate --system {system}")
         return False
     listing = list_suite(Suite(suite_root()), Selection(system), output_folder())
     environments = {case.rpartition("+")[2] for case in listing.cases}
@@ -251,5 +251,5 @@ def _ready(system: str, option: str, partitions: tuple[dict[str, Any], ...], *, 
     widest = max(partitions, key=lambda one: int(one["extras"]["nodes"]))
     is_cluster = widest["extras"]["nodes"] > 1
     where = f"{system}:{widest['name']}" if is_cluster and len(partitions) > 1 and not own else system
-    click.echo(f"next: {program()} run {option}--system {where} --tag smoke{' --nodes 2' if is_cluster else ''}")
+    click.echo(f"next: {program()} run --system {where} --tag smoke{' --nodes 2' if is_cluster else ''}")
     return True

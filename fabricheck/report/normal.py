@@ -12,15 +12,17 @@ from pathlib import Path
 from fabricheck.errors import UserError
 from fabricheck.judge.compare_part import KnownParts, NodeDescription, PastedNumber, judge_number
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Component
+from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, OPERATIONS, bus_factor
 from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import Remark, VendorOutput
 from fabricheck.records.verdict import TELLING, Verdict
-from fabricheck.report.content import plain
-from fabricheck.report.lines import fill_names, with_program
+from fabricheck.report.lines import steps
 from fabricheck.report.normal_nic import ALERT, Normal, of_nic, worst_problem
+from fabricheck.suite import program
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import link_layer
 from fabricheck.units import format_size
@@ -116,7 +118,7 @@ def is_normal(
 
 def _command(path: str, asked: NodeDescription, given: str) -> str:
     """The command that judges the text again, with the options that it had."""
-    words = ["fabricheck judge", shlex.quote(path)]
+    words = [program(), "judge", shlex.quote(path)]
     for name in ("part", "gpus", "nodes", "nics"):
         value = getattr(asked, name)
         if value is not None:
@@ -395,10 +397,10 @@ def _cliff(answer: _Answer) -> int | None:
 def _next_step(answer: _Answer, code: str, part: Part, path: str) -> str:
     if _cliff(answer) is not None and answer.number.transport == "mpi":
         return "UCX_PROTO_INFO=y of the same run: which protocol and lanes it takes; try UCX_RNDV_SCHEME and UCX_TLS"
-    if CATALOGUE[code].symptom == SYMPTOMS[0] or not CATALOGUE[code].steps:  # slow
+    possible = steps(Finding(code, answer.verdict, "", (Component.of_node("the node"),), files=(path,)))
+    if CATALOGUE[code].symptom == SYMPTOMS[0] or not possible:  # slow
         return _NEXT[answer.layer]["AMD" in part.part or part.part.startswith("MI")]
-    of_pastes = (step for step in CATALOGUE[code].steps if "{run}" not in step)
-    return plain(with_program(fill_names(next(of_pastes), {"node": "the node", "file": path})))
+    return possible[0]
 
 
 def _missing(answer: _Answer, asked: NodeDescription) -> str:

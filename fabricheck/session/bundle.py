@@ -18,6 +18,7 @@ from fabricheck import __version__
 from fabricheck.errors import UserError, refused
 from fabricheck.fleet.record import Fleet
 from fabricheck.jsonfile import read_json
+from fabricheck.mpi import NAMES
 from fabricheck.records.verdict import Verdict
 from fabricheck.results import job_script
 from fabricheck.results.fabricbench import read_run
@@ -33,6 +34,8 @@ REPRODUCE = "REPRODUCE.md"
 SITE, SOURCES = "site", "src"
 # The lines that are shown: as many runs as a vendor tries, as many reasons as a case has.
 _MOST_RUNS, _MOST_REASONS = 3, 5
+# The programs of an MPI library from a wheel, which no other machine has: there, those on the search path are taken.
+_OF_WHEEL = re.compile(rf"/[^\s='\":]*/mpi/(?:{'|'.join(NAMES)})/bin\b/?")
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,8 @@ def how_to_reproduce(folder: Path) -> str:
     for number, result in enumerate((slow or results)[:_MOST_RUNS], 1):
         build = [] if result.environment in built else _build(result)
         launch = _launch(result, f"result-{number}.jsonl")
-        lines += ["", f"## {result.test}", "", "```", *job_script.set_up(result.script), *build, *launch, "```"]
+        loads = [line for line in job_script.set_up(result.script) if not _OF_WHEEL.search(line)]
+        lines += ["", f"## {result.test}", "", "```", *loads, *build, *launch, "```"]
         built.add(result.environment)
     lines += [
         "",
@@ -145,12 +149,13 @@ def _launch(result: _Result, output: str) -> Iterator[str]:
 
 
 def _in_archive(line: str) -> str:
-    """The line with the files of fabricbench's sources where the archive has them, wherever they were."""
+    """The line with the files of fabricbench's sources where the archive has them, wherever they were, and with the MPI
+    library of the reader where it had one from a wheel."""
 
     def place(path: re.Match[str]) -> str:
         return f"{SOURCES}/{path[1]}" if (suite_root() / "src" / path[1]).exists() else path[0]
 
-    return re.sub(r"/[^\s='\",]*/src/([\w./-]+)", place, line)
+    return _OF_WHEEL.sub("", re.sub(r"/[^\s='\",]*/src/([\w./-]+)", place, line))
 
 
 def _words(line: str) -> list[str]:

@@ -18,10 +18,10 @@ from fabricheck.yamlfile import on_one_line, round_trip_yaml
 
 _UNKNOWN_RATE = "FILL IN Gb/s"
 
-# Fields that `init` leaves out where nothing in a capture has them, and how they are filled in.
+# Fields that `init` leaves out where nothing in a capture has them: why, and the line to fill in.
 _LEFT_OUT = {
-    "nics": "nics: no active port in /sys or ibstat: - {name: mlx5_0, model: …, rate: FILL IN Gb/s, source: …}",
-    "gpu_memory": "gpu_memory: no clock and width of it: {rate: FILL IN Gb/s, source: the data sheet}",
+    "nics": "no active port in /sys or ibstat\n# nics: [{name: mlx5_0, model: mlx5, rate: FILL IN Gb/s, source: ibstat}]",
+    "gpu_memory": "no clock and width\n# gpu_memory: {rate: FILL IN Gb/s, source: data sheet}",
 }
 
 _REFERENCES = """\

@@ -26,8 +26,8 @@ _ENDINGS = {"BW": "bw", "Bandwidth": "bw", "Latency": "lat"}
 class Points(Block):
     """A table of one transfer between two ends, by size.
 
-    `shown`: the facts that are shown of what its lines say; `programs`: how those are called of which one has to be
-    named, by the caller where no line does, since what was measured follows from it.
+    `shown`: the facts that are shown of what its lines say; `programs`: how those are called of which one, such as the
+    `example`, has to be named, by the caller where no line does, since what was measured follows from it.
     """
 
     test = Test("unidirectional", streams=1)
@@ -35,6 +35,7 @@ class Points(Block):
     transport = "nic"
     shown: ClassVar[Sequence[str]] = ()
     programs: ClassVar[re.Pattern[str] | None] = None
+    example: ClassVar[str] = ""
 
     def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
         """Keeps what a line says."""
@@ -65,7 +66,7 @@ class Points(Block):
         if latency:
             self.test = Test(_ONE_SIDED.get(self.tool, "pingpong"), pair=True)
         if self.programs is not None and self.tool == self.title:
-            self.missing = f"--tool PROGRAM  # of {self.title}"
+            self.missing = f"--tool PROGRAM  # such as {self.example}"
             self.invalid(None, f"which program of {self.title} it was is not stated: paste its command line too")
         for table in self.tables:
             if latency and "time" not in table.columns:
@@ -86,6 +87,7 @@ class Perftest(Points):
     repeats = False  # people round one of both
     shown = ("nic_device", "link_type", "mtu")
     programs = re.compile(r"ib_(?:write|read|send)_(?:bw|lat)")
+    example = "ib_write_bw"
     begins: ClassVar = (
         re.compile(r"# \S*ib_\w+ "),
         re.compile(r"(?:RDMA_\w+|Send\w*|Atomic) .*(?:BW|Latency) Test$"),
@@ -130,6 +132,7 @@ class Cxi(Points):
     title = "cxi"
     begins: ClassVar = (re.compile(r"CXI (?:RDMA )?(?:Loopback|Write|Read|Send) (?:Bandwidth|Latency) Test"),)
     programs = re.compile(r"cxi_(?:gpu_loopback_bw|(?:write|read|send)_(?:bw|lat))")
+    example = "cxi_write_bw"
     headings: ClassVar = {
         r"(?:RDMA|Send) Size\[B\]|Bytes": Column("bytes", WHOLE),
         r"Writes|Reads|Sends": Column("", _COUNT),
@@ -155,6 +158,7 @@ class Libfabric(Points):
 
     title = "fabtests"
     programs = re.compile(r"fi_(?:\w+_)?(?:pingpong|bw)")
+    example = "fi_rma_bw"
     begins: ClassVar = (
         re.compile(rf"(?:.*[ /])?{programs.pattern}(?: +-.*| +\S+| *:)?$"),
         re.compile(r"bytes +(?:#sent +#ack|iters) "),

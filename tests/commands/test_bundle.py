@@ -71,14 +71,16 @@ def test_it_says_how_to_build_launch_and_judge_the_failing_run(run: Path, tmp_pa
     stage = run / "output/toy/default/none" / "Measures"
     shutil.copytree(stage, run / "output/toy/default/none" / "Passes")
     (stage / "rfm_job.sh").write_text(
-        "#!/bin/bash\n#SBATCH --account=project_465\nmodule load openmpi\nexport A=1\nmkdir -p node-state\n"
+        "#!/bin/bash\n#SBATCH --account=project_465\nmodule load openmpi\nexport A=1\n"
+        "export PATH=/s/.venv/mpi/mpich/bin:$PATH\nmkdir -p node-state\n"
         "sh -c collect node-state/before.log\nsrun -n 2 /cache/x/fabricbench --transport=mpi "
         "--matrix=/opt/suite/src/data/moe-3-combine.mtx,/opt/suite/src/data/moe-3-dispatch.mtx\nexit $status\n"
     )
     built = run / "output/toy/default/none" / "Build"
     built.mkdir()
     (built / "rfm_build.sh").write_text(
-        "sh /s/src/build_once.sh fabricbench /s /c . 'cmake' -DFABRICHECK_BACKEND=cuda\n"
+        "sh /s/src/build_once.sh fabricbench /s /c . 'cmake' -DFABRICHECK_BACKEND=cuda "
+        "-DMPI_CXX_COMPILER=/s/.venv/mpi/mpich/bin/mpicxx\n"
     )
     files = {name: f"/there/{run.name}/output/toy/default/none/{name}/result.jsonl" for name in ("Passes", "Measures")}
     verdicts = {"Passes": "PASS", "Measures": "FAIL"}
@@ -92,7 +94,7 @@ def test_it_says_how_to_build_launch_and_judge_the_failing_run(run: Path, tmp_pa
     assert lines[first : first + 5] == [
         "module load openmpi",
         "export A=1",
-        "cmake -S src -B build-none -DFABRICHECK_BACKEND=cuda",
+        "cmake -S src -B build-none -DFABRICHECK_BACKEND=cuda -DMPI_CXX_COMPILER=mpicxx",
         "cmake --build build-none --parallel --target fabricbench",
         "srun -n 2 build-none/fabricbench --transport=mpi "
         "--matrix=src/data/moe-3-combine.mtx,src/data/moe-3-dispatch.mtx",

@@ -128,14 +128,14 @@ def test_the_commands_of_a_code_can_be_pasted(code: str, monkeypatch: pytest.Mon
     """Of any finding, as `explain`, the cards of a page and a terminal of 80 columns have it."""
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
 
-    @given(findings(code), st.sampled_from([[], _TESTS]))
+    @given(findings(code), st.sampled_from([[], _TESTS]), st.sampled_from([("alps", _FOLDER), ("alps", ""), ("", "")]))
     @settings(max_examples=effort(10), deadline=None)
-    def holds(finding: Finding, tests: list[str]) -> None:
+    def holds(finding: Finding, tests: list[str], of: tuple[str, str]) -> None:
         run = pair_run()
-        cards = cards_of([run], problems=[finding], system="alps", folder=_FOLDER)
+        cards = cards_of([run], problems=[finding], system=of[0], folder=of[1])
         why = [step for card in cards if card.why is not None for step in card.why.steps]
         nexts = commands_in(step for card in cards for step in card.next_ if card.known)
-        its_own = commands_in(marked_steps(finding, system="alps", run=_FOLDER, tests=tests))
+        its_own = commands_in(marked_steps(finding, system=of[0], run=of[1], tests=tests))
         for command in {*its_own, *nexts, *commands_in(why)}:
             require_command(command, monkeypatch)
         shown = render([run], width=80, color=False, problems=[finding], system="alps", folder=_FOLDER, height=1000)
