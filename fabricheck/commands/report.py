@@ -30,6 +30,7 @@ def report(*, folder: Path, output: Path, title: str | None) -> None:
     from fabricheck.session.reframe_report import read_session
     from fabricheck.session.run_folders import VERDICT
     from fabricheck.suite import Suite, suite_root
+    from fabricheck.topology.network import fold
 
     if not (folder / VERDICT).is_file():
         raise UserError(f"{folder}: has no {VERDICT}: name the folder of a run, below output/runs/")
@@ -37,7 +38,8 @@ def report(*, folder: Path, output: Path, title: str | None) -> None:
     outcome = judge_session(read_session(folder), Suite(suite_root()), system)
     unchecked = outcome.fleet.unchecked if outcome.fleet is not None else {}
     problems = [*outcome.problems, *(problem for run in outcome.judged for problem in run.all_problems)]
-    lines = [f"{node} was not tested: {why}" for node, why in unchecked.items()]
+    reasons = dict.fromkeys(unchecked.values())
+    lines = [f"Not tested: {fold(node for node in unchecked if unchecked[node] == why)}: {why}" for why in reasons]
     lines += dict.fromkeys(f"{problem.verdict.value}: {problem.message}" for problem in problems)
     lines += [f"Note: {finding.message}" for finding in outcome.findings]
     table = write_acceptance(

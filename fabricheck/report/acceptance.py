@@ -18,15 +18,17 @@ from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import facts_of, name_of_group, number, short_name, unit_shown
 from fabricheck.report.html import own_file, require_page, template
+from fabricheck.report.run_view import yardstick_text
 from fabricheck.report.summary import machine, summarise_counts
+from fabricheck.topology.network import fold
 from fabricheck.wholefile import csv_text, whole_file
 
-HEAD = ("node", "part", "test", "metrics", "measured", "nominal", "expected", "reference", "unit", "verdict")
+HEAD = ("node", "part", "test", "metrics", "measured", "nominal", "expected", "judged against", "unit", "verdict")
 
 
 @dataclass(frozen=True)
 class AcceptanceRow:
-    """The worst of the `metrics` that a test has of a part of a node; a value that is not known is empty."""
+    """The worst of the `metrics` of a part of a node, and its `test`; a value that is not known is empty."""
 
     node: str
     part: str
@@ -35,23 +37,24 @@ class AcceptanceRow:
     measured: str
     nominal: str
     expected: str
-    reference: str
+    judged_against: str
     unit: str
     verdict: str
 
 
-def acceptance_rows(runs: Sequence[RunJudgement]) -> list[AcceptanceRow]:
-    """The rows by node and part, in the order of the runs: a pair of GPUs of a node counts for both."""
-    metrics: dict[tuple[str, str, str], list[Judgement]] = {}
+def acceptance_rows(runs: Sequence[RunJudgement], *, by_test: bool) -> list[AcceptanceRow]:
+    """The rows by node and part, each test of it or the worst of all: a pair of GPUs of a node counts for both."""
+    metrics: dict[tuple[str, str, str], list[tuple[Judgement, str]]] = {}
     for run in runs:
         ranks = {rank.rank: rank for rank in run.run.ranks}
+        name = short_name(run)
         for metric in run.judgements:
             own = [ranks[rank] for rank in metric.samples.ranks if rank in ranks]
             hosts = dict.fromkeys(rank.host for rank in own)
-            parts = dict.fromkeys((rank.host, _part(rank, len(own), len(hosts))) for rank in own)
-            for node, part in parts:
-                metrics.setdefault((node, part, f"{short_name(run)}: {name_of_group(metric)}"), []).append(metric)
-    return [_row(*key, metrics[key]) for key in sorted(metrics, key=lambda key: (key[0], len(key[1]), key[1]))]
+            test = f"{name}: {name_of_group(metric)}"
+            for node, part in dict.fromkeys((rank.host, _part(rank, len(own), len(hosts))) for rank in own):
+                metrics.setdefault((node, part, test if by_test else ""), []).append((metric, test))
+    return [_row(*key[:2], metrics[key]) for key in sorted(metrics, key=lambda key: (key[0], len(key[1]), key[1]))]
 
 
 def _part(rank: Rank, ranks: int, nodes: int) -> str:
@@ -63,16 +66,12 @@ def _part(rank: Rank, ranks: int, nodes: int) -> str:
     return f"GPU {rank.device.index}" if rank.device is not None else f"rank {rank.rank}"
 
 
-def _row(node: str, part: str, test: str, metrics: Sequence[Judgement]) -> AcceptanceRow:
-    worst = min(metrics, key=badness)
-    reference = worst.reference.value if worst.reference is not None else None
-    values = (worst.value, worst.expectation.nominal, worst.expectation.expected, reference)
-    measured, nominal, expected, known = ("" if value is None else number(value) for value in values)
-    verdict = worst.verdict.value
-    if worst.verdict is Verdict.PASS and not worst.is_judged:
-        verdict = "PASS (minimum only)"
-    unit = unit_shown(worst.unit)
-    return AcceptanceRow(node, part, test, len(metrics), measured, nominal, expected, known, unit, verdict)
+def _row(node: str, part: str, metrics: Sequence[tuple[Judgement, str]]) -> AcceptanceRow:
+    worst, test = min(metrics, key=lambda row: badness(row[0]))
+    values = (worst.value, worst.expectation.nominal, worst.expectation.expected)
+    shown = ("" if value is None else number(value) for value in values)
+    unit, against = unit_shown(worst.unit), yardstick_text(worst)
+    return AcceptanceRow(node, part, test, len(metrics), *shown, against, unit, worst.verdict.value)
 
 
 def write_acceptance(
@@ -92,7 +91,7 @@ def write_acceptance(
     table = path.with_suffix(".csv")
     if table == path:
         raise UserError(f"{path}: name the document, such as acceptance.html; its rows are beside it as CSV")
-    rows = [*map(astuple, acceptance_rows(runs))]
+    rows = [*map(astuple, acceptance_rows(runs, by_test=True))]
     facts = [facts_of(run) for run in runs]
     text = template("acceptance.html.j2").render(
         title=title,
@@ -102,13 +101,15 @@ def write_acceptance(
         counted=summarise_counts(runs),
         coverage=coverage_of(runs).message,
         machine=machine(runs),
-        nodes=sorted({rank.host for run in runs for rank in run.run.ranks}),
+        nodes={rank.host for run in runs for rank in run.run.ranks},
         days=sorted({fact.started for fact in facts}),
         programs=list(dict.fromkeys(fact.program.partition(", clock ")[0] for fact in facts)),
         libraries=list(dict.fromkeys(library for fact in facts for library in fact.libraries)),
         exclusions=exclusions,
         head=HEAD,
-        rows=rows,
+        rows=[*map(astuple, acceptance_rows(runs, by_test=False))],
+        table=table.name,
+        fold=fold,
         style=Markup(own_file("acceptance.css")),
     )
     with refused(f"the document {path}", "written"), whole_file(path) as unfinished:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from playwright.sync_api import Page
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.verdict import Verdict
+from fabricheck.report.acceptance import write_acceptance
 from fabricheck.results.fabricbench import read_run
 from tests.support.browsers import Open, Shown
 from tests.support.findings import bad_finding
@@ -156,3 +158,20 @@ def test_it_prints_what_is_open(open_page: Open) -> None:
     page.get_by_role("button", name="Open all").click()
     page.locator(".chart").first.wait_for()
     assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) > 2
+
+
+@pytest.mark.full
+def test_an_acceptance_document_is_a_page_to_sign_and_its_rows(open_page: Open, tmp_path: Path) -> None:
+    run, pages = pair_run(), []
+    opened = open_page([run]).page
+    for nodes in (1, 60):
+        hosts = [f"nid{node:06}.hsn.cm.site.example" for node in range(nodes)]
+        own = [tuple(rank(number, host) for number in range(4)) for host in hosts]
+        runs = [replace(run, run=replace(run.run, ranks=ranks)) for ranks in own]
+        write_acceptance(
+            runs, tmp_path / "a.html", title="s", system="s", verdict=Verdict.PASS, exclusions=["nid2: down"]
+        )
+        opened.goto((tmp_path / "a.html").as_uri())
+        printed = opened.pdf(prefer_css_page_size=True)
+        pages.append(len(re.findall(rb"/Type\s*/Page\b", printed)))
+    assert pages[0] == 2 and pages[1] < 20
