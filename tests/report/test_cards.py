@@ -112,13 +112,6 @@ def test_what_is_slow_everywhere_by_different_amounts_is_not_said_to_be_equal() 
     assert found.evidence[0].endswith("1→2 28.80 Gb/s, and 11 more")
 
 
-def test_an_operation_that_is_slow_everywhere_names_no_place_where_another_is_fast() -> None:
-    """MPI between host and device memory on an H200: slow both ways at a time of one, fast at once, without GPU 0."""
-    slow = pair_run(bad=bad(*PAIRS))
-    fast = [judgement(samples(pair, GIB, operation="bidirectional")) for pair in ((1, 2), (1, 3), (2, 3))]
-    assert named(replace(slow, judgements=(*slow.judgements, *fast)), topology=STAR) == [NO_PART]
-
-
 def test_collectives_through_a_suspect_are_counted_with_it_and_no_suspect_of_their_own() -> None:
     run = pair_run(bad=bad(*(pair for pair in PAIRS if 2 in pair)))
     everyone = judgement(samples((0, 1, 2, 3), GIB, operation="allreduce"), verdict=Verdict.FAIL)
@@ -134,21 +127,10 @@ def test_what_was_not_measured_right_accuses_nobody_and_clears_nobody() -> None:
     assert len(named(pair_run(bad=other), topology=STAR)) == 1
 
 
-def test_collectives_that_pass_clear_no_link() -> None:
-    run = pair_run(bad=bad((0, 1), (1, 0)))
-    everyone = judgement(samples((0, 1, 2, 3), GIB, operation="allreduce"))
-    found = named(replace(run, judgements=(*run.judgements, everyone)), topology=SQUARE)
-    assert found == ["nid001 link GPU 0 - GPU 1"]
-
-
 def test_without_a_topology_it_is_the_node() -> None:
     ranks = [rank(number, f"nid{number}") for number in range(4)]
     run = pair_run(bad=bad(*(pair for pair in PAIRS if 1 in pair)))
     assert named(judged(run.judgements, run.run.samples, ranks=ranks)) == ["nid1 GPU 1 (bus 0000:01:00.0), or nid1"]
-
-
-def test_devices_that_the_topology_does_not_know_name_the_pair() -> None:
-    assert named(pair_run(bad=bad((0, 1), (1, 0))), topology=node(1, [])) == ["nid001 GPU 0 ↔ GPU 1"]
 
 
 def test_wrong_bytes_are_said_as_such() -> None:
@@ -173,17 +155,6 @@ def test_one_wrong_byte_where_all_is_slow_is_a_suspect_of_its_own() -> None:
     )
 
 
-def test_wrong_bytes_beside_a_loss_are_a_cause_of_their_own() -> None:
-    run = pair_run(bad=bad(*(pair for pair in PAIRS if 2 in pair)))
-    wrong = [
-        replace(each, samples=replace(each.samples, wrong_bytes=int(each.samples.ranks == (1, 2))))
-        for each in run.judgements
-    ]
-    gpu, pair = sorted(suspects(replace(run, judgements=tuple(wrong)), topology=STAR), key=lambda each: each.code)
-    assert (gpu.code, gpu.part.startswith("nid001 GPU 2")) == ("slow-gpu", True)
-    assert (pair.code, pair.part) == ("wrong-bytes", "nid001 GPU 1 ↔ GPU 2")
-
-
 def test_a_problem_is_told_once_with_the_runs_that_have_it_and_a_first_step() -> None:
     text = "out/result.jsonl: nid003 (rank 2) did not report before the others timed out"
     problem = bad_finding(Verdict.INCOMPLETE, text, code="node-did-not-report")
@@ -192,11 +163,6 @@ def test_a_problem_is_told_once_with_the_runs_that_have_it_and_a_first_step() ->
     assert found.part == "nid003 (rank 2) did not report before the others timed out"
     assert found.loss == "in Test0 @s:gpu+e; Test1 @s:gpu+e; Test2 @s:gpu+e and 2 more"
     assert plain(found.next_[0]) == steps(problem, system="s")[0]
-
-
-def test_a_problem_with_control_characters_or_without_end_has_a_title() -> None:
-    (found,) = suspects(pair_run(), problems=(bad_finding(Verdict.INVALID, "x" * 5000),))
-    assert len(found.part) < 300
 
 
 def test_problems_history_and_suspects_each_have_their_place() -> None:

@@ -138,7 +138,7 @@ def test_the_commands_of_a_code_can_be_pasted(code: str, monkeypatch: pytest.Mon
         its_own = commands_in(marked_steps(finding, system=of[0], run=of[1], tests=tests))
         for command in {*its_own, *nexts, *commands_in(why)}:
             require_command(command, monkeypatch)
-        shown = render([run], width=80, color=False, problems=[finding], system="alps", folder=_FOLDER, height=1000)
+        shown = render([run], width=80, color=False, problems=[finding], system=of[0], folder=of[1], height=1000)
         assert [command for command in nexts if command not in shown] == []
 
     holds()

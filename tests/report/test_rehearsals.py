@@ -30,10 +30,6 @@ def terminal(runs: list[RunJudgement], _: Path) -> str:
     return render(runs, width=120, color=False)
 
 
-def narrow_terminal(runs: list[RunJudgement], _: Path) -> str:
-    return render(runs, width=60, color=False, height=24)
-
-
 def page(runs: list[RunJudgement], _: Path) -> str:
     return render_html(runs, title="alps", system="alps")
 
@@ -43,7 +39,7 @@ def junit(runs: list[RunJudgement], folder: Path) -> str:
     return (folder / "junit.xml").read_text(encoding="utf-8")
 
 
-SHOWN = (terminal, narrow_terminal, page, junit)
+SHOWN = (terminal, page, junit)
 
 
 @pytest.mark.parametrize("show", SHOWN)
@@ -65,12 +61,6 @@ def test_each_run_of_a_mixed_report_says_what_it_is() -> None:
     head, *lines = render(runs, width=160, color=False).splitlines()
     assert REHEARSAL in head
     assert sum(REHEARSAL in line for line in lines) == 1
-
-
-def test_the_head_of_the_page_is_marked() -> None:
-    text = page([pair_run(platform="emulated")], Path())
-    assert "<title>PASS, 24 of 24 metrics not judged" in text
-    assert f'<span class="rehearsal">{REHEARSAL}</span>' in text.split("<h1>")[1].split("</h1>")[0]
 
 
 def test_every_suite_of_junit_is_marked(tmp_path: Path) -> None:
