@@ -20,7 +20,7 @@ _UNKNOWN_RATE = "FILL IN Gb/s"
 
 # Fields that `init` leaves out where nothing in a capture has them: why, and the line to fill in.
 _LEFT_OUT = {
-    "nics": "no active port in /sys or ibstat\n# nics: [{name: mlx5_0, model: mlx5, rate: FILL IN Gb/s, source: ibstat}]",
+    "nics": "no active port in /sys or ibstat\n# nics: [{name: mlx5_0, model: mlx5, rate: FILL IN Gb/s, source: it}]",
     "gpu_memory": "no clock and width\n# gpu_memory: {rate: FILL IN Gb/s, source: data sheet}",
 }
 
