@@ -69,9 +69,10 @@ def _part(rank: Rank, ranks: int, nodes: int) -> str:
 def _row(node: str, part: str, metrics: Sequence[tuple[Judgement, str]]) -> AcceptanceRow:
     worst, test = min(metrics, key=lambda row: badness(row[0]))
     values = (worst.value, worst.expectation.nominal, worst.expectation.expected)
-    shown = ("" if value is None else number(value) for value in values)
+    measured, nominal, expected = ("" if value is None else number(value) for value in values)
     unit, against = unit_shown(worst.unit), yardstick_text(worst)
-    return AcceptanceRow(node, part, test, len(metrics), *shown, against, unit, worst.verdict.value)
+    verdict = worst.verdict.value
+    return AcceptanceRow(node, part, test, len(metrics), measured, nominal, expected, against, unit, verdict)
 
 
 def write_acceptance(

@@ -95,7 +95,7 @@ def test_the_first_run_on_a_cluster_asks_for_two_nodes(
     monkeypatch.setattr("fabricheck.site.validation.problems", lambda *_: iter(()))
     monkeypatch.setattr("fabricheck.session.reframe.list_suite", lambda *_: Listing(("A @alpha:gpu+openmpi",), ""))
     partitions = tuple({"name": f"p{width}", "extras": {"nodes": width}} for width in widths)
-    assert _ready("alpha", "", partitions, own=False)
+    assert _ready("alpha", partitions, own=False)
     assert capsys.readouterr().out.splitlines()[-1].endswith(f"run {wanted}")
 
 
