@@ -2,9 +2,9 @@
 
     python benchmarks/model.py
 
-For each graph: GPUs, seconds of the optima, of the named algorithms, and of the whole table of `fabricheck expected`;
-whether every optimum is known, or between which bounds the alltoall lies. Each in a fresh graph, with nothing kept from
-before; seconds are those of the processor, which a busy machine does not lengthen.
+For each graph: GPUs, seconds of the optima, of the named algorithms, and of the whole table of `fabricheck expected`.
+Each in a fresh graph, with nothing kept from before; seconds are those of the processor, which a busy machine does not
+lengthen.
 """
 
 from __future__ import annotations
@@ -40,11 +40,6 @@ def node(name: str, gpus: int, pairs: _Pairs, *, star: bool = False, rates: tupl
     )
 
 
-def torus(side: int) -> _Pairs:
-    there = [(side * a + b, side * ((a + 1) % side) + b) for a in range(side) for b in range(side)]
-    return there + [(side * a + b, side * a + (b + 1) % side) for a in range(side) for b in range(side)]
-
-
 def graphs(largest: int) -> Iterator[Topology]:
     root = suite_root()
     for folder in sorted((root / "site_configs").iterdir()):
@@ -61,9 +56,6 @@ def graphs(largest: int) -> Iterator[Topology]:
     if largest >= 256:
         yield node("ring of 256", 256, [(one, (one + 1) % 256) for one in range(256)])
         yield node("star of 256", 256, [], star=True)
-        yield node("torus, 16 x 16", 256, torus(16))
-        bits = [(one, one ^ 1 << bit) for one in range(256) for bit in range(8) if not one >> bit & 1]
-        yield node("hypercube of 256", 256, bits)
 
 
 def seconds_of(topology: Topology) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -208,31 +208,13 @@ def _best_orders(graph: NodeGraph, island: frozenset[str]) -> list[tuple[str, ..
     names = [name for name in graph.gpu_names if name in island]
     best: dict[tuple[str, str], tuple[str, ...]] = {}
     widest = 0.0
-    for order in itertools.islice(_paths(graph, names), _MOST_ORDERS):
+    for order in itertools.islice(itertools.permutations(names), _MOST_ORDERS):
         narrowest = _rate_of_path(graph, order)
         if narrowest > widest * (1 + 1e-9):
             best, widest = {}, narrowest
         if narrowest >= widest * (1 - 1e-9):
             best.setdefault((order[0], order[-1]), order)
     return list(best.values()) or [tuple(names)]
-
-
-def _paths(graph: NodeGraph, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Orders in which each GPU is linked to the next one directly or by one switch; all orders where there are none."""
-    near = {one: {other for other in names if other != one and graph.are_near(one, other)} for one in names}
-    is_found = False
-    stack: list[tuple[str, ...]] = [(name,) for name in reversed(names)]
-    steps = 0
-    while stack and steps < 100 * _MOST_ORDERS:
-        steps += 1
-        path = stack.pop()
-        if len(path) == len(names):
-            is_found = True
-            yield path
-            continue
-        stack.extend((*path, name) for name in reversed(names) if name in near[path[-1]] and name not in path)
-    if not is_found:
-        yield from itertools.permutations(names)
 
 
 def _rate_of_path(graph: NodeGraph, order: Sequence[str]) -> float:

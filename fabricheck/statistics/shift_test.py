@@ -18,8 +18,9 @@ from fabricheck.statistics.constants import (
     FEWEST_FOR_MIDDLE,
     LEAST_SPREAD,
     MOST_PEAKS,
+    SETTLED_SESSIONS,
 )
-from fabricheck.statistics.levels import TRIED, restricted, weights_of
+from fabricheck.statistics.levels import Fit, restricted, weights_of
 from fabricheck.statistics.peaks import ParetoTail, upper_tail
 from fabricheck.statistics.robust import median, sd_of_winsorised
 from fabricheck.statistics.rows import by_rows, sample_of
@@ -76,33 +77,34 @@ def shift_test(values: Floats, side: Ints, options: CompareOptions, *, kind: Int
     The shift is fitted by generalised least squares for each of the levels that are tried (`levels`): sessions are more
     similar the nearer they are. What counts is the mean over these by how probable each is, by the sessions of the
     metric and by what is common among all (empirical Bayes), and so is its variance (Bayesian model averaging: Hoeting
-    and others, Statistical Science 14, 1999). The spread of a session is estimated from all sessions and from the other
-    metrics of its kind (moderated t: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). A
-    shift has to be improbable by Student's t and among all shifts of as many sessions before. Which shifts are real is
-    decided over all metrics at once (`discoveries`), each direction by itself.
+    and others, Statistical Science 14, 1999); the more that differs between them, the fewer degrees of freedom it has
+    (Satterthwaite, Biometrics Bulletin 2, 1946). The spread of a session is estimated from all sessions and from the
+    other metrics of its kind (moderated t: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004).
+    A shift has to be improbable by Student's t and among all shifts between sessions of one side. Which shifts are real
+    is decided over all metrics at once (`discoveries`), each direction by itself.
     """
-    there = np.isfinite(values)
-    count = np.stack([there[:, side == number].sum(axis=1) for number in SIDES], axis=1)
-    freedom = np.maximum(count - 1, 0).sum(axis=1).astype(np.float64)
+    count = _counts(values, side)
+    own = np.maximum(count - 1, 0).sum(axis=1).astype(np.float64)
     kind = np.zeros(len(values), dtype=np.int64) if kind is None else kind
-    middle = _middle_of_sides(values, side)
-    rough = moderate(np.nansum((values - middle) ** 2, axis=1), freedom, kind)
-    # What strays from its side as its level does is not wild, nor is anything where there is no spread.
-    cut = CUT_OF_SIDE / np.sqrt(np.maximum(1 - _fit(values, side, freedom).share, 1e-3))
-    reach = np.nan_to_num(cut * np.sqrt(rough.variance), nan=np.inf)[:, None]
+    stretch = _stretches(side)
+    middle = _middles(values, stretch)
+    within = np.maximum(_counts(values, stretch) - 1, 0).sum(axis=1).astype(np.float64)
+    rough = moderate(np.nansum((values - middle) ** 2, axis=1), within, kind)
+    reach = np.nan_to_num(CUT_OF_SIDE * np.sqrt(rough.variance), nan=np.inf)[:, None]
     kept = np.clip(values, middle - reach, middle + reach)
-    fitted = _fit(kept, side, freedom)
+    fitted = _fit(kept, side, own)
     # Of sessions without a level, in the variance of one: metrics of a kind may have unequal numbers of them.
     independent = (1 / np.maximum(count[:, [BASE, CANDIDATE]], 1)).sum(axis=1)
-    known = moderate(fitted.squares / independent / sd_of_winsorised(cut) ** 2, freedom, kind)
+    known = moderate(fitted.squares / independent / sd_of_winsorised(CUT_OF_SIDE) ** 2, own, kind)
     both = (count[:, BASE] > 0) & (count[:, CANDIDATE] > 0) & (known.freedom > 0)
     error = np.where(both, np.sqrt(known.variance * independent + fitted.between), np.nan)
-    scores = _scores(fitted.shift / np.where(both, error, np.inf), known.freedom)
+    freedom = np.where(both, 1 / (1 / np.where(both, known.freedom, 1.0) + fitted.unsure / 2), 0.0)
+    scores = _scores(fitted.shift / np.where(both, error, np.inf), freedom)
     some = sample_of(np.flatnonzero(both), MOST_PEAKS)
-    quiet = _shifts_before(values[some], side, fitted.weights[some], reach[some])
+    quiet = _shifts_without_change(values[some], kept[some], side, fitted.weights[some], reach[some])
     quiet = quiet / error[some, None]
     # As if it were no part of the spread that it is held against (externally studentised).
-    left = known.freedom[some, None]
+    left = freedom[some, None]
     quiet = _scores(quiet * np.sqrt(left / np.maximum(left - quiet**2, 1.0)), left)
     # What moved most metrics at once was a change, as an upgrade is.
     quiet = quiet[:, median(np.abs(quiet.T)) < CUT_OF_SIDE]
@@ -119,13 +121,38 @@ def shift_test(values: Floats, side: Ints, options: CompareOptions, *, kind: Int
         candidate=base + fitted.shift,
         shift=fitted.shift,
         error=error,
-        freedom=np.where(both, known.freedom, 0.0),
+        freedom=freedom,
         p_worse=p_worse,
         p_better=p_better,
         worse=worse,
         better=better,
-        smallest=np.where(enough, _smallest_shift(error, known.freedom, threshold, options.power, tails[0]), np.inf),
+        smallest=np.where(enough, _smallest_shift(error, freedom, threshold, options.power, tails[0]), np.inf),
     )
+
+
+def _counts(values: Floats, group: Ints) -> Ints:
+    """How many sessions of each group a metric was measured in, shape (metrics, groups)."""
+    there = np.isfinite(values)
+    return np.stack([there[:, group == number].sum(axis=1) for number in range(group.max() + 1)], axis=1)
+
+
+def _stretches(side: Ints) -> Ints:
+    """Numbers of stretches of neighbouring sessions of one side, SETTLED_SESSIONS or a few more; shape (sessions,)."""
+    stretch = np.zeros_like(side)
+    for number in SIDES:
+        columns = np.flatnonzero(side == number)
+        for part in np.array_split(columns, max(columns.size // SETTLED_SESSIONS, 1)):
+            stretch[part] = stretch.max() + 1
+    return np.asarray(stretch - stretch.min())
+
+
+def _middles(values: Floats, stretch: Ints) -> Floats:
+    """The median of the stretch of each session, shape (..., sessions): no level goes far in it."""
+    middle = np.empty_like(values)
+    for number in np.unique(stretch):
+        columns = stretch == number
+        middle[..., columns] = median(values[..., columns])[..., None]
+    return middle
 
 
 def discoveries(p: Floats, rate: float) -> tuple[npt.NDArray[np.bool_], float]:
@@ -137,25 +164,16 @@ def discoveries(p: Floats, rate: float) -> tuple[npt.NDArray[np.bool_], float]:
     return p <= rate * count / number, rate * min(count + 1, number) / number
 
 
-def _middle_of_sides(values: Floats, side: Ints) -> Floats:
-    """The median of the side of each session, shape (metrics, sessions)."""
-    middle = np.full(values.shape, np.nan)
-    for number in np.unique(side):
-        columns = side == number
-        middle[:, columns] = median(values[:, columns])[:, None]
-    return middle
-
-
 @dataclass(frozen=True, eq=False)
 class _Fitted:
     """Shapes (metrics,): the shift from base to candidate, the sum of `squares` that its variance is told by, the
-    variance `between` the shifts by each level that is tried, and the `share` of a session's variance that is its
-    level's. `weights`: how probable each level is, shape (metrics, levels)."""
+    variance `between` the shifts by each level that is tried, and that of their squares, relative (`unsure`).
+    `weights`: how probable each level is, shape (metrics, levels)."""
 
     shift: Floats
     squares: Floats
     between: Floats
-    share: Floats
+    unsure: Floats
     weights: Floats
 
 
@@ -181,7 +199,9 @@ def _fit(values: Floats, side: Ints, freedom: Floats) -> _Fitted:
     weights = weights_of(logs)
     mean = (weights * shift).sum(axis=1)
     between = (weights * (shift - mean[:, None]) ** 2).sum(axis=1)
-    return _Fitted(mean, (weights * squares).sum(axis=1), between, weights @ TRIED.share, weights)
+    of_all = (weights * squares).sum(axis=1)
+    unsure = (weights * (squares - of_all[:, None]) ** 2).sum(axis=1) / np.maximum(of_all, least) ** 2
+    return _Fitted(mean, of_all, between, unsure, weights)
 
 
 def _scores(statistic: Floats, freedom: Floats) -> Floats:
@@ -195,23 +215,33 @@ def _improbable(scores: Floats, tail: ParetoTail | None) -> Floats:
     return np.asarray(by_theory if tail is None else np.maximum(by_theory, tail.probability(scores)))
 
 
-def _shifts_before(values: Floats, side: Ints, weights: Floats, reach: Floats) -> Floats:
-    """The same shift at all earlier times, shape (metrics, times): what metrics of this noise and these levels do while
-    nothing changes."""
+def _shifts_without_change(values: Floats, kept: Floats, side: Ints, weights: Floats, reach: Floats) -> Floats:
+    """The same shift between sessions of one side, shape (metrics, times): what metrics of this noise and these levels
+    do while nothing changes. Where too few were before the candidate, of fewer sessions, as large in their errors; of
+    so few `kept` values are cut off already."""
     base, candidate = (int((side == number).sum()) for number in (BASE, CANDIDATE))
-    before, length = values[:, side != CANDIDATE], base + candidate
-    if before.shape[1] < length:
-        return np.zeros((len(values), 0))
-    windows = np.lib.stride_tricks.sliding_window_view(before, length, axis=1)
-    sides = np.split(windows, [base], axis=2)
-    middles = [median(each)[..., None] for each in sides]
-    reach = reach[:, None]
-    kept = [np.clip(each, middle - reach, middle + reach) for each, middle in zip(sides, middles, strict=True)]
-    # By how much each session moves the shift, at each level that is tried: that of sessions of which one is 1.
-    is_candidate = np.arange(length)[None] >= base
-    indicators = [np.ones((1, length)), is_candidate.astype(np.float64)]
-    moved_by = restricted(np.eye(length), indicators, np.ones((1, length), dtype=np.bool_)).last
-    return np.asarray(np.einsum("mts,ms->mt", np.concatenate(kept, axis=2), weights @ moved_by))
+    length = min(base + candidate, max(int((side != CANDIDATE).sum()) // 2, 2))
+    first = min(max(round(length * base / (base + candidate)), 1), length - 1)
+    pattern = _stretches(np.where(np.arange(length) < first, BASE, CANDIDATE))
+    whole, part = _weighing(base, candidate), _weighing(first, length - first)
+    shifts = [np.zeros((len(values), 0))]
+    for columns in (side != CANDIDATE, side == CANDIDATE):
+        sessions = (values if length == base + candidate else kept)[:, columns]
+        if sessions.shape[1] >= length:
+            windows = np.lib.stride_tricks.sliding_window_view(sessions, length, axis=1)
+            middle = _middles(windows, pattern)
+            cut = np.clip(windows, middle - reach[..., None], middle + reach[..., None])
+            shifts.append(np.einsum("mts,ms->mt", cut, weights @ part.last))
+    scale = np.sqrt((weights @ whole.variance) / (weights @ part.variance))
+    return np.asarray(np.concatenate(shifts, axis=1) * scale)
+
+
+def _weighing(base: int, candidate: int) -> Fit:
+    """By how much each of so many sessions moves the shift, at each level that is tried: that of sessions of which one
+    is 1, shape (levels, sessions); and its variance, (levels, 1)."""
+    length = base + candidate
+    indicators = [np.ones((1, length)), (np.arange(length)[None] >= base).astype(np.float64)]
+    return restricted(np.eye(length), indicators, np.ones((1, length), dtype=np.bool_))
 
 
 def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: float, tail: ParetoTail | None) -> Floats:

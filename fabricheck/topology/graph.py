@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -50,6 +50,7 @@ class NodeGraph:
         self._cpus = {cpu.name for cpu in topology.cpus}
         fabric = {gpu.name for gpu in topology.gpus} | {one.name for one in topology.switches if not one.host_only}
         self._whole = self._build(fabric | self._cpus)
+        self._kept: dict[tuple[str, str], tuple[Path, ...]] = {}
         self._fabric: nx.DiGraph[str] = self._whole.subgraph(fabric).copy()
 
     def _build(self, names: set[str]) -> nx.DiGraph[str]:
@@ -96,11 +97,6 @@ class NodeGraph:
     def path_rate(self, edge: Edge) -> float:
         """Gb/s of an edge of any path, over CPUs too."""
         return float(self._whole.edges[edge]["rate"])
-
-    def are_near(self, gpu: str, other: str) -> bool:
-        """Two GPUs are linked directly, or to the same switch."""
-        switches = {switch.name for switch in self.topology.switches}
-        return self._fabric.has_edge(gpu, other) or bool(set(self._fabric[gpu]) & set(self._fabric[other]) & switches)
 
     def links(self, edge: Edge) -> int:
         """Number of parallel links of an edge."""
@@ -153,26 +149,14 @@ class NodeGraph:
 
         Of several, the one with the fewest hops, then the first by name. Raises UserError if there is none.
         """
-        graph, rate = self._widest_graph(source.name, destination.name)
-        first = self._first_by_name(graph, source.name, destination.name)
-        return Path(first, rate)
+        return self._widest_paths(source.name, destination.name)[0]
 
     def widest_shares(self, source: Gpu, destination: Gpu) -> dict[Edge, float]:
         """Share of a message on each edge when all widest paths with the fewest hops carry the same: what does not
         depend on how devices are named. Raises UserError if there is no path."""
-        graph, _ = self._widest_graph(source.name, destination.name)
-        previous = self._predecessors(graph, source.name, destination.name)
-        paths = _path_counts(graph, source.name)
-        arriving: dict[str, float] = {destination.name: 1.0}
-        shares: dict[Edge, float] = {}
-        while source.name not in arriving:
-            before: dict[str, float] = defaultdict(float)
-            for name, share in arriving.items():
-                for other in previous[name]:
-                    shares[other, name] = share * paths[other] / paths[name]
-                    before[other] += shares[other, name]
-            arriving = before
-        return shares
+        paths = self._widest_paths(source.name, destination.name)
+        edges = Counter(edge for path in paths for edge in path.edges)
+        return {edge: count / len(paths) for edge, count in edges.items()}
 
     def rate_of_pairs(self, pairs: Iterable[tuple[Gpu, Gpu]]) -> float:
         """What each of several pairs gets, in Gb/s, when all are busy, each on its widest paths; infinite of none."""
@@ -182,33 +166,19 @@ class NodeGraph:
                 loads[edge] += share
         return min((self.path_rate(edge) / load for edge, load in loads.items()), default=math.inf)
 
-    def _widest_graph(self, source: str, destination: str) -> tuple[nx.DiGraph[str], float]:
-        """The links that are at least as wide as the widest path, and its rate."""
-        ends = self.gpu_names.index(source), self.gpu_names.index(destination)
-        graph, rate = self._fabric, float(self._widest_in_fabric[ends])
-        over_cpus = float(self._widest_in_whole[ends])
-        if over_cpus > rate and not self._are_joined_widely(frozenset((source, destination))):
-            graph, rate = self._whole, over_cpus
-        if not rate:
-            raise UserError(f"{self.topology.system}: no path from {source} to {destination}")
-        return _at_least(graph, rate), rate
-
-    def _predecessors(self, graph: nx.DiGraph[str], source: str, destination: str) -> Mapping[str, list[str]]:
-        previous = _shortest_ways(graph, source)
-        if destination not in previous:
-            raise UserError(f"{self.topology.system}: no path from {source} to {destination}")
-        return previous
-
-    def _first_by_name(self, graph: nx.DiGraph[str], source: str, destination: str) -> tuple[str, ...]:
-        """The first of the paths with the fewest hops, by the names of its devices from the source on."""
-        previous = self._predecessors(graph, source, destination)
-        layers = [{destination}]
-        while source not in layers[-1]:
-            layers.append({before for name in layers[-1] for before in previous[name]})
-        path = [source]
-        for layer in reversed(layers[:-1]):
-            path.append(min(name for name in layer if path[-1] in previous[name]))
-        return tuple(path)
+    def _widest_paths(self, source: str, destination: str) -> tuple[Path, ...]:
+        """The widest paths with the fewest hops, in the order of their names."""
+        if (source, destination) not in self._kept:
+            ends = self.gpu_names.index(source), self.gpu_names.index(destination)
+            graph, rate = self._fabric, float(self._widest_in_fabric[ends])
+            over_cpus = float(self._widest_in_whole[ends])
+            if over_cpus > rate and not self._are_joined_widely(frozenset((source, destination))):
+                graph, rate = self._whole, over_cpus
+            if not rate:
+                raise UserError(f"{self.topology.system}: no path from {source} to {destination}")
+            paths = nx.all_shortest_paths(_at_least(graph, rate), source, destination)
+            self._kept[source, destination] = tuple(Path(tuple(path), rate) for path in sorted(paths))
+        return self._kept[source, destination]
 
     # Loads
 
@@ -331,16 +301,26 @@ class NodeGraph:
 
     def flow_gbps(self, source: Gpu, destination: Gpu) -> float:
         """Gb/s from one GPU to another over all paths at once: the least cut between the two."""
-        network = self.network((source, destination))
-        return network.out_of(np.asarray(network.terminals) == source.name)
+        start, other = (self.gpu_names.index(gpu.name) for gpu in (source, destination))
+        network = self._network_of_fabric if self.joined_widely((source, destination)) else self._network_of_whole
+        inside, rates = network.cuts
+        return float(rates[inside[:, start] & ~inside[:, other]].min())
+
+    @cached_property
+    def _network_of_fabric(self) -> FlowNetwork:
+        return _network(self._fabric, self.gpu_names)
+
+    @cached_property
+    def _network_of_whole(self) -> FlowNetwork:
+        return _network(self._whole, self.gpu_names)
 
     @cached_property
     def _widest_in_fabric(self) -> Matrix:
-        return widest_rates(_network(self._fabric, self.gpu_names))
+        return widest_rates(self._network_of_fabric)
 
     @cached_property
     def _widest_in_whole(self) -> Matrix:
-        return widest_rates(_network(self._whole, self.gpu_names))
+        return widest_rates(self._network_of_whole)
 
     def links_of(self, edge: Edge) -> tuple[Link, ...]:
         """The kinds of links that an edge is made of."""
@@ -387,21 +367,3 @@ def _islands(graph: nx.DiGraph[str], gpus: tuple[str, ...]) -> tuple[frozenset[s
     """The GPUs that a graph joins, a set for each group; the largest first."""
     groups = [frozenset(group & set(gpus)) for group in nx.strongly_connected_components(graph)]
     return tuple(sorted((group for group in groups if group), key=lambda group: (-len(group), min(group))))
-
-
-@lru_cache(maxsize=4096)
-def _shortest_ways(graph: nx.DiGraph[str], source: str) -> Mapping[str, list[str]]:
-    """What stands before each device on the paths with the fewest hops from `source`."""
-    ways: Any = nx.predecessor(graph, source)
-    return dict(ways)
-
-
-@lru_cache(maxsize=4096)
-def _path_counts(graph: nx.DiGraph[str], source: str) -> Mapping[str, int]:
-    """How many paths with the fewest hops lead from a device to each other one."""
-    counts = {source: 1}
-    # Predecessors come in the order of a breadth-first search.
-    for name, previous in _shortest_ways(graph, source).items():
-        if name != source:
-            counts[name] = sum(counts[other] for other in previous)
-    return counts

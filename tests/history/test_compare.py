@@ -28,7 +28,7 @@ def compared(
 
 
 def fleet(count: int, **changed: object) -> list[Made]:
-    return [Made(f"m{each:02}", normal(each, 10, spread=0.005)) for each in range(count)]
+    return [Made(f"m{each:02}", normal(each, 10, spread=0.004)) for each in range(count)]
 
 
 def test_a_planted_loss_is_found_and_nothing_else() -> None:
@@ -187,6 +187,8 @@ def test_discoveries_are_those_of_benjamini_and_hochberg() -> None:
         (jumps, (60, 5, 5)),
         (autocorrelated(0.5), (0, 5, 5)),
         (autocorrelated(0.98), (0, 5, 5)),
+        (jumps, (0, 3, 3)),
+        (jumps, (0, 5, 5)),
         (autocorrelated(0.98), (60, 20, 20)),
         (beneath(0.9, 0.5), (60, 20, 20)),
     ],
@@ -234,6 +236,5 @@ def test_intervals_and_the_smallest_loss_keep_their_word_also_where_levels_move(
         covered.append(np.mean(np.abs(healthy.shift) <= t.ppf(0.975, healthy.freedom) * healthy.error))
         values[:5, side == CANDIDATE] += healthy.smallest[:5, None]
         shown.append(shift_test(values, side, CompareOptions()).worse[:5].mean())
-    # Of a level that is all of the noise, six sessions of fifty metrics tell too little: 93%.
-    assert np.mean(covered) > 0.92
+    assert np.mean(covered) > 0.94
     assert np.mean(shown) > 0.95
