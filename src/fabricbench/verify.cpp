@@ -140,12 +140,12 @@ void Verifier::check(bool all_bytes) {
   const auto check_of = [&](const pattern::Stretch* stretches, std::size_t number) {
     return pattern::Check{stretches, number, moment_, summands_, stamps_only ? 1U : 0U};
   };
-  std::uint64_t most_words = 0;
-  for (std::size_t i = 0; i < received_.size() / slots_; ++i)
-    most_words = std::max(most_words, words_of(received_[i], moment_.stride, stamps_only).count());
+  std::uint64_t words = 0;
+  for (std::size_t i = 0; i < in_use(received_); ++i)
+    words += words_of(received_[i], moment_.stride, stamps_only).count();
   if (!received_.empty()) {
     const auto* stretches = reinterpret_cast<const pattern::Stretch*>(table_.data());
-    context_.stream.count_wrong(check_of(stretches, in_use(received_)), most_words,
+    context_.stream.count_wrong(check_of(stretches, in_use(received_)), words,
                                 reinterpret_cast<std::uint64_t*>(total_.data()));
   }
   // Where the data have to be, so that a processor sees what a device wrote into host memory.

@@ -220,6 +220,24 @@ TEST(every_wrong_byte_of_a_sum_is_found_in_every_type) {
   }
 }
 
+TEST(all_workers_together_count_each_wrong_byte_once) {
+  const pattern::Moment moment{1, 2, 16};
+  std::vector<std::vector<unsigned char>> data;
+  std::vector<pattern::Stretch> stretches;
+  for (const std::size_t bytes : {1u, 7u, 64u, 1000u, 4099u}) data.emplace_back(bytes);
+  for (auto& bytes : data) stretches.push_back({bytes.data(), bytes.size(), 3, 42});
+  for (const pattern::Stretch& stretch : stretches) {
+    device::fill_on_host(stretch, pattern::of(42, moment), device::Content::bytes, false, false);
+    *static_cast<unsigned char*>(stretch.data) ^= 1U;
+  }
+  for (const std::uint64_t workers : {1u, 2u, 4u, 5u, 6u, 64u, 10007u}) {
+    std::uint64_t wrong = 0;
+    for (std::uint64_t worker = 0; worker < workers; ++worker)
+      wrong += pattern::wrong_for_worker({stretches.data(), stretches.size(), moment, {}, 0}, worker, workers);
+    CHECK_EQUAL(wrong, stretches.size());
+  }
+}
+
 TEST(ranges_are_read_as_they_are_written) {
   CHECK_EQUAL(parse_ranges("0-3,8"), (std::vector<int>{0, 1, 2, 3, 8}));
   CHECK_EQUAL(parse_ranges("0"), (std::vector<int>{0}));

@@ -137,9 +137,8 @@ class Stream {
   void set_byte(void* destination, std::size_t bytes, int value);
   // out[i] = sum of inputs[k][i], i in [0, count); the inputs may lie on other devices.
   void sum(float* out, const std::vector<const float*>& inputs, std::size_t count);
-  // Adds to *total how many bytes are wrong; table and total lie on the device. No stretch has more than `most_words`
-  // to look at.
-  void count_wrong(const pattern::Check& check, std::size_t most_words, std::uint64_t* total);
+  // Adds to *total how many bytes are wrong; table and total lie on the device. `words`: how many there are to look at.
+  void count_wrong(const pattern::Check& check, std::size_t words, std::uint64_t* total);
   void synchronize();
   void* native() const { return native_; }
 

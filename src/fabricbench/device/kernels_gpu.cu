@@ -41,11 +41,8 @@ __global__ void fill_numbers(pattern::Stretch out, pattern::Pattern pattern, pat
     write_numbers(out, word, pattern);
 }
 
-// Each stretch begins at other threads, for those of a few words.
 __global__ void compare(pattern::Check check, unsigned long long* total) {
-  std::uint64_t wrong = 0;
-  for (std::uint64_t i = 0; i < check.number; ++i)
-    wrong += wrong_in_stretch(check, i, (thread_index() + i * warpSize) % thread_count(), thread_count());
+  const std::uint64_t wrong = wrong_for_worker(check, thread_index(), thread_count());
   if (wrong != 0) atomicAdd(total, static_cast<unsigned long long>(wrong));
 }
 
@@ -227,10 +224,8 @@ std::int64_t TrainClock::ns() const {
   return static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6);
 }
 
-void Stream::count_wrong(const pattern::Check& data, std::size_t most_words, std::uint64_t* total) {
-  // Many short stretches are as much work as a long one.
-  const unsigned blocks = blocks_for(std::max<std::size_t>(most_words, data.number));
-  compare<<<blocks, kThreads, 0, native_stream(*this)>>>(data, reinterpret_cast<unsigned long long*>(total));
+void Stream::count_wrong(const pattern::Check& data, std::size_t words, std::uint64_t* total) {
+  compare<<<blocks_for(words), kThreads, 0, native_stream(*this)>>>(data, reinterpret_cast<unsigned long long*>(total));
   check(gpuGetLastError(), "the check of the data");
 }
 

@@ -287,4 +287,15 @@ FABRICBENCH_EVERYWHERE inline std::uint64_t wrong_in_stretch(const Check& check,
   return wrong;
 }
 
+// Those that fall to one of all workers: the stretches are looked at side by side, each by as many workers.
+FABRICBENCH_EVERYWHERE inline std::uint64_t wrong_for_worker(const Check& check, std::uint64_t worker,
+                                                             std::uint64_t workers) {
+  const std::uint64_t teams = check.number < workers ? check.number : workers;
+  const std::uint64_t members = workers / teams;
+  std::uint64_t wrong = 0;
+  for (std::uint64_t i = worker / members; worker < teams * members && i < check.number; i += teams)
+    wrong += wrong_in_stretch(check, i, worker % members, members);
+  return wrong;
+}
+
 }  // namespace fabricbench::pattern
