@@ -231,8 +231,10 @@ class Places:
         others = [*_ways(ends[0], ends[1], symmetric=symmetric)] if len(ends) == 2 else []
         if len(self.ranks_of_hosts) > 1:
             units += map(Component.of_node, hosts)
-            if len(hosts) > 1:
-                units += self._nics(samples)
+            nics = self._nics(samples) if len(hosts) > 1 else ()
+            units += nics
+            if len(nics) == 2 and not symmetric:
+                others += _directions(*nics)
             if len(hosts) == 2:
                 others += _ways(*map(Component.of_node, hosts), symmetric=symmetric)
                 others += self._trunks_and_load(samples)
@@ -284,8 +286,11 @@ class Places:
 def _ways(source: Component, destination: Component, *, symmetric: bool) -> Iterator[Component]:
     """What two ends have in common with other pairs beside themselves: both together, and each in one direction."""
     yield Component.between(min(source, destination), max(source, destination))
-    if symmetric:
-        return
+    if not symmetric:
+        yield from _directions(source, destination)
+
+
+def _directions(source: Component, destination: Component) -> Iterator[Component]:
     yield replace(source, direction="sending")
     yield replace(destination, direction="receiving")
 
