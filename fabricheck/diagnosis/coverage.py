@@ -13,7 +13,7 @@ from fabricheck.diagnosis.network.results import places_of
 from fabricheck.diagnosis.table import shares_of_routes
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.component import Component, Kind, short_host
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.coverage import Coverage, Seen
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
@@ -23,7 +23,7 @@ from fabricheck.statistics.constants import RESOLUTION
 from fabricheck.topology.components import components_of
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network, node_of
-from fabricheck.topology.placement import with_node_indexes
+from fabricheck.topology.placement import node_name, with_node_indexes
 
 # What was measured otherwise than was asked for, or not at all, shows nothing.
 _LOST = (Verdict.INVALID, Verdict.INCOMPLETE)
@@ -126,12 +126,10 @@ class _Crossing:
             topology = None  # of other nodes; the judge says so
         network = topology.network if topology is not None else None
         places: tuple[str, ...] = ()
-        names = {each.host: short_host(each.host) for each in run.ranks}
         if topology is not None and network is not None:
             with contextlib.suppress(UserError):  # a host that the network does not have; the judge says so
-                names = {host: network.node_of_host(host) for host in names}
                 places = places_of(run, topology)
-        ranks = tuple(replace(each, host=names[each.host]) for each in run.ranks)
+        ranks = tuple(replace(each, host=node_name(each.host, topology)) for each in run.ranks)
         return cls(replace(judged, run=replace(run, ranks=ranks), topology=topology), places)
 
     @property

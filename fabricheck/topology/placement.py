@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fabricheck.errors import UserError
 from fabricheck.records.component import Component, Kind, short_host
 from fabricheck.records.node_state import NodeState, States
 from fabricheck.records.run import Device, Run
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import nic_of
+
+
+def node_name(host: str, topology: Topology | None) -> str:
+    """The name of a host in the network of a topology; without a domain where that does not have it."""
+    if topology is not None and topology.network is not None:
+        with contextlib.suppress(UserError):
+            return topology.network.node_of_host(host)
+    return short_host(host)
 
 
 def gpu_of_ranks(run: Run) -> dict[int, int]:
