@@ -9,7 +9,7 @@ from pathlib import Path
 from fabricheck.diagnosis.case_runs import CaseRun
 from fabricheck.diagnosis.causes import diagnose
 from fabricheck.diagnosis.network.blocked import find_blocked
-from fabricheck.diagnosis.network.pair_findings import find_swapped, judge_pairs
+from fabricheck.diagnosis.network.pair_findings import judge_pairs
 from fabricheck.diagnosis.network.results import RETEST, SCREEN
 from fabricheck.diagnosis.table import groups_of
 from fabricheck.errors import reason_of
@@ -84,7 +84,6 @@ def _of_one(run: CaseRun, judge: SystemJudge, again: Run | None = None) -> Itera
     # In what is over suspects alone there is nothing to compare them with.
     if topology is not None and topology.network is not None and Path(run.run.path).name != RETEST:
         yield judge_pairs(run.run, topology, judge.policy, again)
-        yield find_swapped(run.run, topology, judge.policy.equals_error)
 
 
 def find_shortened(runs: Sequence[CaseRun]) -> Iterator[Finding]:

@@ -1,142 +1,26 @@
-"""What the pairs of a run say of the parts of the network, as problems of the session.
-
-Two cables that are not on the switches where the description has them change who is near to whom.
-"""
+"""What the pairs of a run say of the parts of the network, as problems of the session."""
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-from scipy.special import stdtr
 
 from fabricheck.diagnosis.network.localize import Localization, SlowGroup, locate
-from fabricheck.diagnosis.network.results import OPERATION, Rounds, operation_of, pairs_again, pairs_of, places_of
-from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray, Ways, design
+from fabricheck.diagnosis.network.results import OPERATION, Rounds, operation_of, pairs_again, pairs_of
+from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design
 from fabricheck.errors import UserError
 from fabricheck.records.component import Component, either
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
-from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
-from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.statistics.constants import FEWEST_FOR_MIDDLE, RESOLUTION
 from fabricheck.topology.model import Topology
-from fabricheck.topology.network import Network, node_of
+from fabricheck.topology.network import node_of
 from fabricheck.units import plural
 from fabricheck.yardsticks.policy import Policy
-
-#: Of the times of a pair: processors and other traffic add to them, and take nothing away.
-QUANTILE = 25
-#: All pairs of more ports would need gigabytes; a screen of so many measures few of each switch.
-MOST_PORTS = 4096
-
-
-def find_swapped(run: Run, topology: Topology, error: float) -> Iterator[Finding]:
-    """Cables that two nodes have exchanged, by the smallest messages of a run over nodes: needs no reference.
-
-    `error`: the probability of naming any where all are right. Nothing is found where more switches on the way cost no
-    time that stands out from the noise, or a switch has too few ports.
-    """
-    network = topology.network
-    if network is None or run.footer is None:
-        return
-    try:
-        latencies, ports = _latencies(run, topology, network)
-    except UserError:
-        return  # hosts that the network does not have: the judge of pairs says so
-    leaves = np.array([network.leaf_of(port) for port in ports])
-    named: set[str] = set()
-    for p, swapped, near, far in sorted(_swaps(latencies, leaves, error)):
-        own = [ports[place] for place in swapped]
-        if named.isdisjoint(own):
-            named.update(own)
-            text = (
-                f"{own[0]} and {own[1]} seem to have each other's cables: {near:.3g} us to the switches of "
-                f"topology.yaml, {far:.3g} us to each other's (p = {p:.1g}); compare with LLDP or ibnetdiscover"
-            )
-            yield Finding("cables-swapped", Verdict.DEGRADED, text, tuple(map(network.component, own)))
-
-
-def _latencies(run: Run, topology: Topology, network: Network) -> tuple[FloatArray, Sequence[str]]:
-    """Logarithms of the times between ports, shape (P, P), NaN where nothing was measured; and the P ports."""
-    small = [one for one in run.samples if one.operation in PAIRS and one.bytes < SMALLEST_GOODPUT_BYTES]
-    least = min((one.bytes for one in small), default=0)
-    places = places_of(run, topology) if small else ()
-    own = [network.ports_of(node_of(place)) for place in places]
-    known = [
-        place if place in ports else ports[0] if len(ports) == 1 else ""
-        for place, ports in zip(places, own, strict=True)
-    ]
-    latencies: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for samples in small:
-        pair = [known[rank] for rank in samples.ranks]
-        if samples.bytes == least and len(pair) == 2 and all(pair) and len({*map(node_of, pair)}) == 2:
-            latencies[min(pair), max(pair)].append(math.log(np.percentile(samples.latency_us, QUANTILE)))
-    ports = sorted({port for pair in latencies for port in pair})
-    if len(ports) > MOST_PORTS:
-        return np.empty((0, 0)), ()
-    number = {port: at for at, port in enumerate(ports)}
-    values = np.full((len(ports), len(ports)), np.nan)
-    for ends, times in latencies.items():
-        a, b = (number[port] for port in ends)
-        values[a, b] = values[b, a] = np.mean(times)
-    return values, ports
-
-
-def _swaps(
-    values: FloatArray, leaves: npt.NDArray[np.str_], error: float
-) -> Iterator[tuple[float, tuple[int, int], float, float]]:
-    """Pairs of ports whose data take the way of the other: the probability of that by chance, corrected for all pairs
-    of ports on two switches; the ports by number; the median of their times in us to other ports of the switches where
-    the description has them, and of each other's to the same."""
-    members = [np.flatnonzero(leaves == leaf) for leaf in dict.fromkeys(leaves.tolist())]
-    tests = sum(a.size * b.size for a, b in itertools.combinations(members, 2))
-    for ours, theirs in itertools.combinations(members, 2):
-        # Candidates are nearer to the other's switch than to their own.
-        candidates = itertools.product(_astray(values, ours, theirs), _astray(values, theirs, ours))
-        for port, other in candidates:
-            sides = _compared(values, port, ours, other), _compared(values, other, theirs, port)
-            p = min(1.0, tests * _chance([near - far for near, far in sides]))
-            if p < error:
-                near, far = (float(np.exp(np.median(np.concatenate(each)))) for each in zip(*sides, strict=True))
-                yield p, (port, other), near, far
-
-
-def _astray(values: FloatArray, own: IntArray, others: IntArray) -> Iterator[int]:
-    for port in own:
-        near, far = values[port, own], values[port, others]
-        if not (np.isnan(near).all() or np.isnan(far).all()) and np.nanmean(near) > np.nanmean(far):
-            yield int(port)
-
-
-def _compared(values: FloatArray, own: int, peers: IntArray, other: int) -> tuple[FloatArray, FloatArray]:
-    """The times of a port to the others of its described switch, and those of the other switch's port to the same."""
-    rest = peers[peers != own]
-    near, far = values[own, rest], values[other, rest]
-    both = ~(np.isnan(near) | np.isnan(far))
-    return near[both], far[both]
-
-
-def _chance(sides: Sequence[FloatArray]) -> float:
-    """Probability of such differences where none are expected (Student's t test of the sum of two means, one-sided).
-
-    A slow port is so to all others: what it adds to the mean of one side it takes from that of the other.
-    """
-    sizes = [each.size for each in sides]
-    freedom = sum(sizes) - 2
-    if min(sizes) < 1 or freedom < FEWEST_FOR_MIDDLE:
-        return 1.0
-    mean = sum(float(each.mean()) for each in sides)
-    variance = sum(float(((each - each.mean()) ** 2).sum()) for each in sides) / freedom
-    error = math.sqrt(variance * sum(1 / each for each in sizes)) + RESOLUTION
-    return float(stdtr(freedom, -mean / error))
 
 
 @dataclass(frozen=True)
