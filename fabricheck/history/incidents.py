@@ -111,10 +111,7 @@ class _Incidents:
         self._row = {key: row for row, key in enumerate(series.keys)}
         self._crossing = Counter(one for row in watched for one in dict.fromkeys(series.components[row]))
         self._unit = number_names(series.units)
-        self._kind = number_names(
-            (key.partition, key.environment, key.test, unit)
-            for key, unit in zip(series.keys, series.units, strict=True)
-        )
+        self._kind = number_names(key.kind for key in series.keys)
 
     @cached_property
     def _rows_over(self) -> dict[Component, Ints]:

@@ -75,3 +75,10 @@ def test_a_late_metric_of_software_joins_its_incident(seed: int) -> None:
     incident, *others = found.open_incidents
     assert any(each.kind is Kind.DRIVER for each in incident.finding.components)
     assert others == []
+
+
+def test_what_all_parts_of_a_node_lose_in_one_measurement_is_the_nodes() -> None:
+    """The collective of the same test, over the same node, is as fast as before."""
+    slow = {f"pair_{a}_{b} us" for a, b in permutations(range(GPUS), 2)}
+    (incident,) = watched(node(np.random.default_rng(1), {}, None, slow, 140)).open_incidents
+    assert [each.key for each in incident.finding.components] == ["n0"]
