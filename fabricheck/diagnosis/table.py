@@ -164,8 +164,6 @@ def _row(measurement: Measurement, level: _Level) -> Row:
     of_peers = measurement.judgement.judged_by in _OF_PEERS
     # A minimum does not say what a row should be.
     is_unknown = measurement.judgement.judged_by in ("floor", "unjudged", "") and measurement.total is None
-    if slow and of_peers and measurement.total is not None:
-        loss = max(loss, measurement.total - level.total)
     return Row(
         measurement.question,
         measurement.judgement.unit,

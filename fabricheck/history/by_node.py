@@ -167,15 +167,13 @@ def _fit(logs: Floats, hosts: npt.NDArray[np.str_]) -> _Fit:
         squares = np.diag(counts).astype(np.float64)
         np.add.at(squares, (first[used], second[used]), 1.0)
         np.add.at(squares, (second[used], first[used]), 1.0)
-        size, axes = np.linalg.eigh(squares)
-        kept = size > 1e-9 * max(size.max(), 1.0)
-        size, axes = size[kept], axes[:, kept]
+        inverse = np.asarray(np.linalg.pinv(squares, rcond=1e-9, hermitian=True), np.float64)
+        resolved = (inverse * squares).sum(axis=1)
         # Of nodes that met only each other, or only one node, the sums are known and not the levels.
-        told &= (axes**2).sum(axis=1) > 1 - 1e-6
+        told &= resolved > 1 - 1e-6
         if 2 * told[where].all(axis=1).mean() < 1:  # most runs do not tell their nodes apart: pairs have levels
             told[:] = False
-        inverse = (axes / size) @ axes.T
-        freedom, variance, together = size.size, inverse.diagonal(), 2 * inverse[first, second]
+        freedom, variance, together = round(resolved.sum()), inverse.diagonal(), 2 * inverse[first, second]
     leverage = np.where(used, variance[where].sum(axis=1) + together, 1.0)
     centres, fitted = np.zeros(names.size), np.zeros(logs.size)
     reach = np.inf
