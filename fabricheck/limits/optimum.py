@@ -128,10 +128,11 @@ def _most_rings(names: tuple[str, ...], slots: dict[tuple[str, str], int], rate:
     # Where all edges have the same parallel links, the rings of one of them serve them all.
     copies = math.gcd(*slots.values()) if slots else 1
     single = {edge: count // copies for edge, count in slots.items()}
-    cut = _least_cut(names, single)
+    ends = Counter(name for edge, count in single.items() for name in edge * count)
+    most = min(ends[name] for name in names) // 2
     best: tuple[tuple[str, ...], ...] = ()
-    # Every ring crosses every cut twice. As many rings as that allows are tried first, then by bisection.
-    few, many, wanted = 0, cut // 2 + 1, cut // 2
+    # Every ring takes two links of each GPU. As many rings as that allows are tried first, then by bisection.
+    few, many, wanted = 0, most + 1, most
     while few + 1 < many:
         if rings := _search(names, single, wanted):
             best, few = rings, wanted
@@ -139,14 +140,6 @@ def _most_rings(names: tuple[str, ...], slots: dict[tuple[str, str], int], rate:
             many = wanted
         wanted = (few + many) // 2
     return Rings(best * copies, rate)
-
-
-def _least_cut(names: tuple[str, ...], slots: dict[tuple[str, str], int]) -> int:
-    place = {name: position for position, name in enumerate(names)}
-    capacity = np.zeros((len(names), len(names)))
-    for (a, b), count in slots.items():
-        capacity[place[a], place[b]] = capacity[place[b], place[a]] = count
-    return round(float(FlowNetwork(names, capacity).cuts[1].min()))
 
 
 def _search(names: tuple[str, ...], slots: dict[tuple[str, str], int], wanted: int) -> tuple[tuple[str, ...], ...]:

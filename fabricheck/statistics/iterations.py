@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -107,10 +108,7 @@ def ratio_interval(
 
 def fewest_for_interval(confidence: float = 0.95) -> int:
     """The smallest number of values that have a confidence interval of the median: 6 for 95%."""
-    count = 1
-    while _rank_of_bound(count, confidence) < 1:
-        count += 1
-    return count
+    return next(count for count in itertools.count(1) if _rank_of_bound(count, confidence))
 
 
 @lru_cache(maxsize=4096)  # runs have few different numbers of iterations, and many series

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 
@@ -113,8 +113,15 @@ def _training(groups: Groups) -> Step:
     return tuple(ring)
 
 
-def slowest(loads: Mapping[Hashable, float], rates: Mapping[Hashable, float]) -> float:
-    """Gb/s at which all bytes are through when each part of the machine carries its share of them; inf without load."""
+def _let_through(step: Iterable[Message], passed: Callable[[Message], Iterable[tuple[Hashable, float]]]) -> float:
+    """Gb/s at which all bytes are through when each part of the machine carries its share of them; infinite without
+    load. `passed`: the parts that a message passes, with the rate of each in Gb/s."""
+    loads: dict[Hashable, float] = defaultdict(float)
+    rates: dict[Hashable, float] = {}
+    for message in step:
+        for part, rate in passed(message):
+            loads[part] += message.share
+            rates[part] = rate
     return min((rates[part] / load for part, load in loads.items() if load > 0), default=math.inf)
 
 
@@ -140,32 +147,25 @@ def sent_and_received(step: Iterable[Message]) -> tuple[dict[int, float], dict[i
 
 def fabric_gbps(graph: NodeGraph, gpus: Sequence[Gpu], step: Iterable[Message]) -> float:
     """What the links of a node let through, each message on its widest path (De Sensi §III-D)."""
-    loads: dict[Hashable, float] = defaultdict(float)
-    rates: dict[Hashable, float] = {}
-    for transfer in step:
-        source, destination = gpus[transfer.source], gpus[transfer.destination]
-        if source == destination:
-            continue
-        for edge in graph.widest_path(source, destination).edges:
-            loads[edge] += transfer.share
-            rates[edge] = graph.path_rate(edge)
-    return slowest(loads, rates)
+
+    def links(message: Message) -> Iterator[tuple[Hashable, float]]:
+        source, destination = gpus[message.source], gpus[message.destination]
+        for edge in graph.widest_path(source, destination).edges if source != destination else ():
+            yield edge, graph.path_rate(edge)
+
+    return _let_through(step, links)
 
 
 def injection_gbps(graph: NodeGraph, gpus: Sequence[Gpu], step: Iterable[Message]) -> float:
     """What no routing can exceed: all that a GPU sends, or receives, passes its own links."""
-    loads: dict[Hashable, float] = defaultdict(float)
-    for transfer in step:
-        source, destination = gpus[transfer.source], gpus[transfer.destination]
+
+    def ends(message: Message) -> Iterator[tuple[Hashable, float]]:
+        source, destination = gpus[message.source], gpus[message.destination]
         if source != destination:
-            loads["out", source.name] += transfer.share
-            loads["in", destination.name] += transfer.share
-    rates: dict[Hashable, float] = {
-        (way, gpu.name): rate(gpu)
-        for gpu in set(gpus)
-        for way, rate in (("out", graph.injection_gbps), ("in", graph.reception_gbps))
-    }
-    return slowest(loads, rates)
+            yield ("out", source.name), graph.injection_gbps(source)
+            yield ("in", destination.name), graph.reception_gbps(destination)
+
+    return _let_through(step, ends)
 
 
 def network_gbps(topology: Topology, gpus: Sequence[Gpu], places: Sequence[int], step: Iterable[Message]) -> float:
@@ -174,18 +174,16 @@ def network_gbps(topology: Topology, gpus: Sequence[Gpu], places: Sequence[int],
     Ranks without GPUs are dealt out to the NICs as the node's scheme deals out GPUs. Where the association is dynamic
     or unknown, what a node sends is spread over all its NICs, and a rank without a GPU uses one of them.
     """
-    loads: dict[Hashable, float] = defaultdict(float)
-    rates: dict[Hashable, float] = {}
-    for transfer in step:
-        for way, position in (("out", transfer.source), ("in", transfer.destination)):
+    of_node = sum(one.rate_gbps for one in topology.nics)
+
+    def nics(message: Message) -> Iterator[tuple[Hashable, float]]:
+        for way, position in (("out", message.source), ("in", message.destination)):
             nic = _nic(topology, gpus, places, position)
-            part = (way, places[position], nic.name if nic else "")
-            loads[part] += transfer.share
-            rates[part] = nic.rate_gbps if nic else sum(one.rate_gbps for one in topology.nics)
+            yield (way, places[position], nic.name if nic else ""), nic.rate_gbps if nic else of_node
             if nic is None and not gpus:
-                loads[way, position] += transfer.share
-                rates[way, position] = min(one.rate_gbps for one in topology.nics)
-    return slowest(loads, rates)
+                yield (way, position), min(one.rate_gbps for one in topology.nics)
+
+    return _let_through(step, nics)
 
 
 def _nic(topology: Topology, gpus: Sequence[Gpu], places: Sequence[int], position: int) -> Nic | None:
@@ -197,12 +195,10 @@ def _nic(topology: Topology, gpus: Sequence[Gpu], places: Sequence[int], positio
 
 def node_network_gbps(topology: Topology, places: Sequence[int], step: Iterable[Message]) -> float:
     """What no association of ranks to NICs can exceed: all NICs of a node together."""
-    loads: dict[Hashable, float] = defaultdict(float)
-    for transfer in step:
-        loads["out", places[transfer.source]] += transfer.share
-        loads["in", places[transfer.destination]] += transfer.share
     total = sum(one.rate_gbps for one in topology.nics)
-    return slowest(loads, dict.fromkeys(loads, total))
+    return _let_through(
+        step, lambda each: ((("out", places[each.source]), total), (("in", places[each.destination]), total))
+    )
 
 
 def busiest(step: Iterable[Message]) -> float:
