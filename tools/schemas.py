@@ -115,7 +115,8 @@ def _schema_of_class(kind: type) -> dict[str, Any]:
         elif default not in (None, (), [], {}, ""):
             properties[name]["default"] = json.loads(json.dumps(default, default=str))
     shape: dict[str, Any] = {"type": "object", "description": _plain(text), "properties": properties}
-    return shape | ({"required": required} if required else {}) | {"additionalProperties": False}
+    more = getattr(kind, "model_config", {}).get("extra") == "allow"
+    return shape | ({"required": required} if required else {}) | {"additionalProperties": more}
 
 
 def _schema_of(annotation: Any) -> dict[str, Any]:

@@ -35,19 +35,22 @@ class GpuEntry(_Strict):
     """A GPU, GCD or tile: whatever the runtime library shows as one device."""
 
     name: Name
-    index: Annotated[int, Field(ge=0, description="the index by which the runtime library knows it in the node")]
-    model: Annotated[str, Field(min_length=1, description="for example `H100` or `MI250X GCD`")]
-    package: Annotated[Name | None, Field(description="the module that several GPUs share")] = None
+    index: Annotated[int, Field(ge=0)]
+    """the index by which the runtime library knows it in the node"""
+    model: Annotated[str, Field(min_length=1)]
+    """for example `H100` or `MI250X GCD`"""
+    package: Name | None = None
+    """the module that several GPUs share"""
 
 
 class CpuEntry(_Strict):
     """A CPU, or one NUMA domain of it."""
 
     name: Name
-    device_rate: Annotated[
-        Rate | None, Field(description="total rate of all GPUs linked to it, where less than their links")
-    ] = None
-    source: Annotated[Source | None, Field(description="where `device_rate` comes from")] = None
+    device_rate: Rate | None = None
+    """total rate of all GPUs linked to it, where less than their links"""
+    source: Source | None = None
+    """where `device_rate` comes from"""
 
 
 class SwitchEntry(_Strict):
@@ -55,17 +58,11 @@ class SwitchEntry(_Strict):
 
     name: Name
     model: Annotated[str, Field(min_length=1)]
-    in_network_reduction: Annotated[
-        bool | None,
-        Field(
-            description="it can reduce and multicast (NVLink SHARP), so an allreduce may move half the bytes; left "
-            "out: unknown, it bounds what is plausible"
-        ),
-    ] = None
-    host_only: Annotated[
-        bool,
-        Field(description="GPUs share its links to a CPU and do not use it to reach other GPUs (PCIe of two tiles)"),
-    ] = False
+    in_network_reduction: bool | None = None
+    """it can reduce and multicast (NVLink SHARP), so an allreduce may move half the bytes; left out: unknown, it
+    bounds what is plausible"""
+    host_only: bool = False
+    """GPUs share its links to a CPU and do not use it to reach other GPUs (PCIe of two tiles)"""
 
 
 class NicEntry(_Strict):
@@ -75,9 +72,8 @@ class NicEntry(_Strict):
     model: Annotated[str, Field(min_length=1)]
     rate: Rate
     source: Source
-    burst_bytes: Annotated[
-        int, Field(ge=0, description="bytes that may pass faster than the rate (a shaper's bucket)")
-    ] = 0
+    burst_bytes: Annotated[int, Field(ge=0)] = 0
+    """bytes that may pass faster than the rate (a shaper's bucket)"""
 
 
 Count = Annotated[int, Field(ge=1, le=10_000, description="parallel links of each pair")]
@@ -104,7 +100,8 @@ LinkRate = Annotated[
 class LinkEntry(_Strict):
     """One kind of link and the pairs of devices that it joins."""
 
-    technology: Annotated[str, Field(min_length=1, description="for example `NVLink4` or `PCIe 4 x16`")]
+    technology: Annotated[str, Field(min_length=1)]
+    """for example `NVLink4` or `PCIe 4 x16`"""
     count: Count
     rate: LinkRate
     source: Source
@@ -134,14 +131,17 @@ class NetworkSwitchEntry(_Strict):
     """Switches between nodes."""
 
     name: NodeList
-    group: Annotated[Name | None, Field(description="the group, pod or cell that they belong to")] = None
+    group: Name | None = None
+    """the group, pod or cell that they belong to"""
 
 
 class NetworkLinkEntry(_Strict):
     """One kind of link and the ends that it joins, each of the first with each of the second."""
 
-    technology: Annotated[str, Field(min_length=1, description="for example `HDR200` or `Slingshot 11`")]
-    count: Annotated[int, Field(ge=1, le=10_000, description="parallel links of each pair of ends")] = 1
+    technology: Annotated[str, Field(min_length=1)]
+    """for example `HDR200` or `Slingshot 11`"""
+    count: Annotated[int, Field(ge=1, le=10000)] = 1
+    """parallel links of each pair of ends"""
     rate: Annotated[Rate, Field(description="of one link, in one direction, with its unit")]
     source: Source
     pairs: Annotated[list[Annotated[list[End], Field(min_length=2, max_length=2)]], Field(min_length=1)]
@@ -157,41 +157,29 @@ class NetworkEntry(_Strict):
     links: Annotated[list[NetworkLinkEntry], Field(min_length=1)]
 
 
-class SwitchPortsEntry(_Strict):
-    """What the ports of one switch lead to."""
-
-    endpoints: Annotated[int | None, Field(ge=1, description="to NICs of nodes")] = None
-    group: Annotated[int | None, Field(ge=0, description="to other switches of its group")] = None
-    other_groups: Annotated[int | None, Field(ge=0, description="to switches of other groups")] = None
-
-
 class FabricEntry(_Strict):
-    """How large the system is and what joins its nodes, if it is not published which node is plugged in where."""
+    """How large the system is, if it is not published which node is plugged in where. Further facts are notes."""
 
-    nodes: Annotated[int, Field(ge=1, description="how many nodes there are")]
-    kind: Annotated[Literal["dragonfly", "dragonfly+", "fat-tree"] | None, Field(description="of network")] = None
-    groups: Annotated[int | None, Field(ge=1, description="groups, pods or cells")] = None
-    nodes_per_group: Annotated[int | None, Field(ge=1)] = None
-    leaves_per_group: Annotated[int | None, Field(ge=1, description="switches that nodes are plugged into")] = None
-    spines_per_group: Annotated[int | None, Field(ge=0, description="switches without nodes")] = None
-    nodes_per_leaf: Annotated[int | None, Field(ge=1)] = None
-    switches_per_node: Annotated[int | None, Field(ge=1, description="leaves that one node is plugged into")] = None
-    leaf_ports: SwitchPortsEntry | None = None
-    spine_ports: SwitchPortsEntry | None = None
+    model_config = ConfigDict(extra="allow")
+
+    nodes: Annotated[int, Field(ge=1)]
+    """how many nodes there are"""
     source: Source
 
 
 class NodePathsEntry(_Strict):
     """Paths inside a node."""
 
-    ccl: Annotated[Literal["P2P", "SHM"] | None, Field(description="the path of NCCL or RCCL")] = None
-    mpi: Annotated[Literal["IPC", "SHM"] | None, Field(description="the path of the MPI library")] = None
+    ccl: Literal["P2P", "SHM"] | None = None
+    """the path of NCCL or RCCL"""
+    mpi: Literal["IPC", "SHM"] | None = None
+    """the path of the MPI library"""
 
 
 class NetworkPathsEntry(_Strict):
     """Paths between nodes."""
 
-    ccl: Annotated[
+    ccl: (
         Literal[
             "NET/IB/GDRDMA",
             "NET/IB",
@@ -202,13 +190,11 @@ class NetworkPathsEntry(_Strict):
             "NET/MPI",
             "NET/Socket",
         ]
-        | None,
-        Field(description="the path of NCCL, RCCL or oneCCL"),
-    ] = None
-    mpi: Annotated[
-        Literal["InfiniBand", "RoCE", "OFI/cxi", "OFI/efa", "TCP"] | None,
-        Field(description="the path of the MPI library"),
-    ] = None
+        | None
+    ) = None
+    """the path of NCCL, RCCL or oneCCL"""
+    mpi: Literal["InfiniBand", "RoCE", "OFI/cxi", "OFI/efa", "TCP"] | None = None
+    """the path of the MPI library"""
 
 
 class TransportPathsEntry(_Strict):
@@ -222,16 +208,16 @@ class TransportPathsEntry(_Strict):
 class GpuDirectEntry(_Strict):
     """Whether *CCL uses GPUDirect RDMA by default between nodes, by how near NICs are, GPU and library."""
 
-    channels: Annotated[
-        Literal["all", "some", "none"], Field(description="a channel that could, and does not, is INVALID; `none`: any")
-    ]
+    channels: Literal["all", "some", "none"]
+    """a channel that could, and does not, is INVALID; `none`: any"""
     source: Source
 
 
 class NvlinkDomainEntry(_Strict):
     """Nodes whose GPUs reach each other's memory over NVLink, as the trays of an NVL72 do."""
 
-    nodes: Annotated[int, Field(ge=2, description="how many nodes a domain has")]
+    nodes: Annotated[int, Field(ge=2)]
+    """how many nodes a domain has"""
     source: Source
 
 
@@ -254,11 +240,9 @@ class TopologyFile(_Strict):
     """one entry for each kind of link; those of NICs and between CPUs where GPUs reach some NICs by another CPU"""
     nic_association: AssociationEntry | None = None
     """which GPU uses which NIC"""
-    gpu_memory: Annotated[MemoryEntry | None, Field(description="of one GPU")] = None
-    host_memory: Annotated[
-        Literal["measured"] | MemoryEntry | None,
-        Field(description="of the node; `measured`: nominal values rest on the copy bandwidth that each run measures"),
-    ] = None
+    gpu_memory: MemoryEntry | None = None
+    """of one GPU"""
+    host_memory: Literal["measured"] | MemoryEntry | None = None
     """of the node; `measured`: nominal values rest on the copy bandwidth that each run measures"""
     network: NetworkEntry | None = None
     """what joins the nodes"""
