@@ -77,18 +77,9 @@ def _prior(variance: Floats, freedom: Floats, x: Floats, independent: float) -> 
     extra = float(((e - x @ coefficients) ** 2).sum() / (e.size - rank) - polygamma(1, half).mean())
     if extra <= 0:
         return coefficients, most
-    prior_half = _inverse_trigamma(extra)
+    from scipy.optimize import brentq  # takes a third of a second to import
+
+    # Between these the trigamma function falls from above to below.
+    prior_half = float(brentq(lambda half: polygamma(1, half) - extra, 1 / extra, 1 / extra + 1))
     coefficients[-1] += float(digamma(prior_half)) - np.log(prior_half)
     return coefficients, min(2 * prior_half, most)
-
-
-def _inverse_trigamma(value: float) -> float:
-    """Newton's method of Smyth, appendix."""
-    y = 0.5 + 1 / value
-    for _ in range(50):
-        trigamma = float(polygamma(1, y))
-        step = trigamma * (1 - trigamma / value) / float(polygamma(2, y))
-        y += step
-        if -step / y < 1e-10:
-            break
-    return y
