@@ -82,8 +82,8 @@ class RunFacts:
 
     `name`: the test case where it is known, else `what`.
     `environment`: the tuning variables that were in effect, by name; `launcher_environment`: the others of that kind,
-    which the launcher sets itself. `command`: words for a shell, quoted: what a rank ran, and `launch`: how many ranks
-    a launcher has to start with it; `with_job_script` has the launcher in the words.
+    which the launcher sets itself. `command`: words for a shell, quoted: what a rank ran; `with_job_script` has the
+    launcher in them.
     """
 
     path: str
@@ -98,7 +98,6 @@ class RunFacts:
     launcher_environment: tuple[tuple[str, str], ...]
     differences: tuple[str, ...]
     command: tuple[str, ...]
-    launch: str
     proof: str
     records: str
     remarks: tuple[str, ...]
@@ -145,16 +144,18 @@ def reason_without_source(judged: Judgement) -> str:
     return reason
 
 
-def in_gigabytes(judged: Judgement) -> str:
+def gigabytes(samples: Samples, gbps: float) -> str:
     """A goodput in GB/s, as nvbandwidth and OSU say it; of a collective the bus bandwidth, as nccl-tests and rccl-tests
-    compare it with a link (their PERFORMANCE.md). Empty for a latency.
-    """
-    if quantity_of(judged) != "goodput":
-        return ""
-    operation, ranks = judged.samples.operation, len(judged.samples.ranks)
-    if operation not in COLLECTIVES or ranks < 2:
-        return f"{number(judged.value / 8)} GB/s"
-    return f"{number(judged.value / 8 * bus_factor(operation, ranks))} GB/s bus"
+    compare it with a link (their PERFORMANCE.md)."""
+    ranks = len(samples.ranks)
+    if samples.operation not in COLLECTIVES or ranks < 2:
+        return f"{number(gbps / 8)} GB/s"
+    return f"{number(gbps / 8 * bus_factor(samples.operation, ranks))} GB/s bus"
+
+
+def in_gigabytes(judged: Judgement) -> str:
+    """A metric in GB/s; empty for a latency."""
+    return gigabytes(judged.samples, judged.value) if quantity_of(judged) == "goodput" else ""
 
 
 def short_name(judged: RunJudgement) -> str:
@@ -163,10 +164,10 @@ def short_name(judged: RunJudgement) -> str:
     return name.replace(" %", " ").replace("transport=", "")
 
 
-def count(verdicts: Iterable[Verdict]) -> tuple[tuple[Verdict, int], ...]:
-    """How many there are of each verdict, worst first, without those that nothing has."""
+def counts(verdicts: Iterable[Verdict]) -> str:
+    """How many there are of each verdict, worst first, such as `1 FAIL, 11 PASS`."""
     numbers = Counter(verdicts)
-    return tuple((each, numbers[each]) for each in reversed(Verdict) if numbers[each])
+    return ", ".join(f"{numbers[verdict]:,} {verdict.value}" for verdict in reversed(Verdict) if numbers[verdict])
 
 
 def percent(share: float | None) -> str:
@@ -290,7 +291,6 @@ def facts_of(judged: RunJudgement) -> RunFacts:
             _difference(each) for each in header.get("environment_differences", []) if not set_by_launcher(each["name"])
         ),
         command=tuple(map(shlex.quote, [*_assignments(tuning), *arguments])) if arguments else (),
-        launch=_launch(run.ranks, nodes),
         proof=_proof(run.footer),
         records=_records(judged),
         remarks=tuple(_remarks(header, plan)),
@@ -304,7 +304,7 @@ def with_job_script(facts: RunFacts, result: Path) -> RunFacts:
     launch = next((line for line, _ in job_script.launches(script) if result.name in line), "")
     if not launch:
         return facts
-    return replace(facts, command=tuple(" && ".join([*job_script.set_up(script), launch]).split(" ")), launch="")
+    return replace(facts, command=tuple(" && ".join([*job_script.set_up(script), launch]).split(" ")))
 
 
 def _settings(plan: Mapping[str, Any]) -> Iterable[str]:
@@ -316,13 +316,6 @@ def _settings(plan: Mapping[str, Any]) -> Iterable[str]:
 
 def _assignments(environment: Sequence[tuple[str, str]]) -> Iterable[str]:
     return ["env", *(f"{name}={value}" for name, value in environment)] if environment else []
-
-
-def _launch(ranks: Sequence[Rank], nodes: Sequence[HostSummary]) -> str:
-    if not ranks:
-        return ""
-    where = f", {len(ranks) // len(nodes)} per node" if len(nodes) > 1 else " on one node"
-    return f"Start it with the launcher of the site: {plural(len(ranks), 'rank')}{where}."
 
 
 def _nodes(ranks: Sequence[Rank]) -> tuple[HostSummary, ...]:

@@ -16,10 +16,11 @@ from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, OPERATIONS, bus_factor
+from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, OPERATIONS
 from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import Remark, VendorOutput
 from fabricheck.records.verdict import TELLING, Verdict
+from fabricheck.report.content import gigabytes
 from fabricheck.report.lines import steps
 from fabricheck.report.normal_nic import ALERT, Normal, of_nic, worst_problem
 from fabricheck.suite import program
@@ -250,11 +251,7 @@ def _sizes(output: VendorOutput) -> Iterator[str]:
     for row in dict.fromkeys((rows[0].bytes, rows[-1].bytes)):
         sample = max((one for one in rows if one.bytes == row), key=lambda one: int(one.times_ns[0]))
         small = row < _SMALL
-        rate = float(sample.goodput_gbps[0]) / 8
-        if sample.operation in COLLECTIVES:
-            rate *= bus_factor(sample.operation, len(sample.ranks))
-        unit = "GB/s busbw" if sample.operation in COLLECTIVES else "GB/s"
-        value = f"{float(sample.latency_us[0]):.4g} us" if small else f"{rate:.4g} {unit}"
+        value = f"{float(sample.latency_us[0]):.4g} us" if small else gigabytes(sample, float(sample.goodput_gbps[0]))
         yield f"  {'small' if small else 'large':12} {sample.operation} {format_size(row)}: {value}"
 
 
@@ -424,9 +421,4 @@ def _word(part: Part) -> str:
 
 
 def _say(judged: Judgement, value: float) -> str:
-    if judged.unit != "Gb/s":
-        return f"{value:.4g} {judged.unit}"
-    operation, ranks = judged.samples.operation, len(judged.samples.ranks)
-    if operation in COLLECTIVES and ranks > 1:
-        return f"{value / 8 * bus_factor(operation, ranks):.4g} GB/s busbw"
-    return f"{value / 8:.4g} GB/s"
+    return gigabytes(judged.samples, value) if judged.unit == "Gb/s" else f"{value:.4g} {judged.unit}"

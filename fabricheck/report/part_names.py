@@ -91,24 +91,23 @@ class NodeParts:
             return f"its link to {self._end(first.node, ends[0].name)}"
         return self.title(other)
 
-    def look(self, components: Sequence[Component]) -> str:
-        """The command, between backticks, that tells most of the first of these that has one; empty where none has."""
-        for end in (end for each in components for end in each.ends):
-            gpu = self.gpus.get((end.node, end.name))
-            if gpu is not None and gpu.platform in _LOOK_AT_GPU:
-                look = _LOOK_AT_GPU[gpu.platform].format(gpu.device.address)
-                return f"on {plain(end.node)}: `{plain(look)}`"
-            if end.node and end.name in self.nics:
-                return f"on {plain(end.node)}: `{plain(family_of(end.name).counters.format(end.name))}`"
-        return ""
-
     def looks(self, components: Sequence[Component]) -> tuple[str, ...]:
-        """The command for each of them that has one: of a slow pair, both ends. Between nodes, the links of GPUs
-        are left out: data do not cross them."""
+        """The command, between backticks, that tells most of each of them that has one: of a slow pair, both ends.
+
+        Between nodes, the links of GPUs are left out: data do not cross them.
+        """
         ends = [end for each in components for end in each.ends]
         if len({end.node for end in ends}) > 1:
             ends = [end for end in ends if (end.node, end.name) not in self.gpus]
-        return tuple(dict.fromkeys(filter(None, (self.look([end]) for end in ends))))
+        return tuple(dict.fromkeys(filter(None, map(self._look, ends))))
+
+    def _look(self, end: Component) -> str:
+        gpu, look = self.gpus.get((end.node, end.name)), ""
+        if gpu is not None:
+            look = _LOOK_AT_GPU.get(gpu.platform, "").format(gpu.device.address)
+        elif end.node and end.name in self.nics:
+            look = family_of(end.name).counters.format(end.name)
+        return f"on {plain(end.node)}: `{plain(look)}`" if look else ""
 
     def _end(self, host: str, name: str) -> str:
         gpu = self.gpus.get((host, name))

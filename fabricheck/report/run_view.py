@@ -13,7 +13,7 @@ from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import (
     RunFacts,
-    count,
+    counts,
     facts_of,
     number,
     short_name,
@@ -36,7 +36,7 @@ class RunView:
     check: str
     hosts: tuple[str, ...]
     ranks: tuple[Rank, ...]
-    counts: tuple[tuple[Verdict, int], ...]
+    counts: str
     problems: tuple[Explained, ...]
     metrics: tuple[Judgement, ...]
     sources: tuple[str, ...]
@@ -55,7 +55,7 @@ def run_view(judged: RunJudgement, name: str, problems: tuple[Explained, ...], *
         check=short_name(judged),
         hosts=tuple(dict.fromkeys(rank.host for rank in judged.run.ranks)),
         ranks=judged.run.ranks,
-        counts=count(metric.verdict for metric in metrics),
+        counts=counts(metric.verdict for metric in metrics),
         problems=problems,
         metrics=tuple(metrics),
         sources=tuple(dict.fromkeys(text for metric in metrics for text in _sources(metric))),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fabricheck.history.percent import percent as signed_percent
@@ -12,7 +12,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import LOADS, OPERATIONS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import MetricGroup, count, groups_of, in_gigabytes, number, plain, strength, unit_shown
+from fabricheck.report.content import MetricGroup, counts, groups_of, in_gigabytes, number, plain, strength, unit_shown
 from fabricheck.report.shares import OF_KIND, share_of_yardstick
 from fabricheck.suite import program
 from fabricheck.units import format_size, plural
@@ -61,11 +61,11 @@ def summarise_counts(runs: Sequence[RunJudgement], *, standing: str = "") -> str
     if not runs:
         return "nothing was measured"
     metrics = [each for run in runs for each in run.judgements]
-    of_runs = _counts(each.final_verdict for each in runs)
-    of_metrics = _counts(each.verdict for each in metrics) + strength(metrics)
+    of_runs = counts(each.final_verdict for each in runs)
+    of_metrics = counts(each.verdict for each in metrics) + strength(metrics)
     parts = ((plural(len(runs), "run"), of_runs), (plural(len(metrics), "metric"), of_metrics))
-    counts = [": ".join(filter(None, part)) for part in parts]
-    return "; ".join(filter(None, ("" if standing else not_judged(metrics), *counts)))
+    texts = [": ".join(filter(None, part)) for part in parts]
+    return "; ".join(filter(None, ("" if standing else not_judged(metrics), *texts)))
 
 
 def next_of_pass(verdict: Verdict, runs: Sequence[RunJudgement], system: str) -> str:
@@ -91,10 +91,6 @@ def machine(runs: Sequence[RunJudgement]) -> str:
     ]
     days = sorted({str(header["started_utc"])[:10] for header in headers})
     return "; ".join([*(f"{times} x {name}" for name, times in models.items()), *dict.fromkeys(versions), *days[:1]])
-
-
-def _counts(verdicts: Iterable[Verdict]) -> str:
-    return ", ".join(f"{times:,} {each.value}" for each, times in count(verdicts))
 
 
 def numbers(runs: Sequence[RunJudgement]) -> tuple[Number, ...]:

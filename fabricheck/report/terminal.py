@@ -19,7 +19,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import Card, cards_of
 from fabricheck.report.content import (
     MetricGroup,
-    count,
+    counts,
     facts_of,
     groups_of,
     in_gigabytes,
@@ -123,7 +123,7 @@ def _all_lines(
     for run in bad:
         yield from _run_lines(run, width, marks=marks)
     if rest:
-        yield _Line("", f"{_INDENT}and {plural(len(rest), 'more run')}: {_counts([run.final_verdict for run in rest])}")
+        yield _Line("", f"{_INDENT}and {plural(len(rest), 'more run')}: {counts([run.final_verdict for run in rest])}")
     yield from _finding_lines(diagnosis.findings, width)
     if len(passed) <= _FEW_RUNS:
         for run in passed:
@@ -155,10 +155,6 @@ def _folded(runs: Sequence[RunJudgement]) -> _Line:
     return _Line(Verdict.PASS.value, f"{text}, {weak:,} only against the minimum" if weak else text)
 
 
-def _counts(verdicts: Sequence[Verdict]) -> str:
-    return ", ".join(f"{times} {verdict.value}" for verdict, times in count(verdicts))
-
-
 def _run_lines(judged: RunJudgement, width: int, *, marks: bool) -> Iterator[_Line]:
     """`marks`: whether a rehearsal is marked here, where not all are one."""
     facts, verdict = facts_of(judged), judged.final_verdict
@@ -170,7 +166,7 @@ def _run_lines(judged: RunJudgement, width: int, *, marks: bool) -> Iterator[_Li
     for group in groups[:_MOST_GROUPS]:
         yield from _group_lines(group, len(judged.run.ranks), width)
     if rest := [metric.verdict for group in groups[_MOST_GROUPS:] for metric in group.judgements]:
-        yield _Line("", f"{_INDENT}and {plural(len(rest), 'more metric')}: {_counts(rest)}")
+        yield _Line("", f"{_INDENT}and {plural(len(rest), 'more metric')}: {counts(rest)}")
 
 
 def _card_lines(cards: Sequence[Card], width: int) -> Iterator[_Line]:
@@ -185,7 +181,7 @@ def _card_lines(cards: Sequence[Card], width: int) -> Iterator[_Line]:
         for place, step in enumerate(card.next_):
             yield from _text("", f"{'then' if place else 'next'}: {step}", width, 2 * _MOST_LINES)
     if rest := cards[_MOST_CARDS:]:
-        verdicts = _counts([card.verdict for card in rest])
+        verdicts = counts([card.verdict for card in rest])
         yield _Line("", f"{_INDENT}and {plural(len(rest), 'more cause')}: {verdicts}")
 
 

@@ -308,6 +308,14 @@ class Block:
             return None if agree else "the rate and messages/s do not match"
         return None
 
+    def measured(self, table: Table, test: Test, ranks: int) -> Iterator[Samples]:
+        """The sample of each row that can be true; another is a problem."""
+        for row in table.rows:
+            if (reason := self.impossible(row, max(test.streams, 1))) is not None:
+                self.invalid(row.line, reason)
+            elif row.size > 0:
+                yield self.sample(row, test, ranks)
+
     def wrong_bytes(self, row: TableRow) -> int:
         """How many bytes were wrong, as far as the tool says it: 1 for any, -1 where it did not look."""
         wrong = row.values.get("wrong", self.unchecked)

@@ -173,11 +173,7 @@ class Imb(Block):
             self.incomplete(table.line, "rows are missing")
         if test.operation == "sendrecv" and processes == 2:  # with more ranks it is a ring
             test = replace(test, operation="bidirectional")
-        for row in table.rows:
-            if (reason := self.impossible(row, test.streams)) is not None:
-                self.invalid(row.line, reason)
-            elif row.size > 0:
-                yield self.sample(row, test, processes)
+        yield from self.measured(table, test, processes)
 
 
 _COLLECTIVES = {

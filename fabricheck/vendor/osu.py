@@ -141,11 +141,7 @@ class Osu(Block):
         if pairs > 1 and test.streams:
             # The rate is that of all pairs, and the goodput that of the mean one.
             test, schedule = replace(test, operation="multi_pair", streams=pairs), "contended"
-        for row in table.rows:
-            if (reason := self.impossible(row)) is not None:
-                self.invalid(row.line, reason)
-            elif row.size > 0:
-                yield replace(self.sample(row, test, self.ranks or 2), schedule=schedule)
+        yield from (replace(sample, schedule=schedule) for sample in self.measured(table, test, self.ranks or 2))
 
     def read_facts(self, test: Test) -> None:
         """The facts of the output, and its number of ranks."""

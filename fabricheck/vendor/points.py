@@ -73,11 +73,7 @@ class Points(Block):
                 self.invalid(table.line, f"the columns are not those of {self.tool}")
                 return
             self.check_sizes(table, doubling=False)
-            for row in table.rows:
-                if (reason := self.impossible(row)) is not None:
-                    self.invalid(row.line, reason)
-                elif row.size > 0:
-                    yield self.sample(row, self.test, 2)
+            yield from self.measured(table, self.test, 2)
 
 
 class Perftest(Points):
