@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from markupsafe import Markup
@@ -23,9 +23,6 @@ from fabricheck.report.summary import machine, summarise_counts
 from fabricheck.topology.network import fold
 from fabricheck.wholefile import csv_text, whole_file
 
-HEAD = ("node", "part", "test", "metrics", "measured", "nominal", "expected", "judged against", "unit", "verdict")
-
-
 @dataclass(frozen=True)
 class AcceptanceRow:
     """The worst of the `metrics` of a part of a node, and its `test`; a value that is not known is empty."""
@@ -40,6 +37,9 @@ class AcceptanceRow:
     judged_against: str
     unit: str
     verdict: str
+
+
+HEAD = tuple(field.name.replace("_", " ") for field in fields(AcceptanceRow))
 
 
 def acceptance_rows(runs: Sequence[RunJudgement], *, by_test: bool) -> list[AcceptanceRow]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, suggest
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS
@@ -25,9 +24,8 @@ def explain_code(code: str) -> Iterator[str]:
     """The entry whole. Raises UserError for a code that there is not, with those that are nearly it."""
     entry = CATALOGUE.get(code)
     if entry is None:
-        near = difflib.get_close_matches(code, CATALOGUE, n=3, cutoff=0.5)
-        which = f"perhaps {' or '.join(near)}" if near else "`fabricheck explain --list` shows all codes"
-        raise UserError(f"{code!r} is neither the code of a finding nor a run: {which}")
+        which = suggest(code, CATALOGUE) or "; `fabricheck explain --list` shows all codes"
+        raise UserError(f"{code!r} is neither the code of a finding nor a run{which}")
     yield f"{code}: {entry.alone}"
     yield f"  Symptom: {entry.symptom}"
     steps_of_code = general_steps(entry)
