@@ -23,6 +23,7 @@ from fabricheck.report.summary import machine, summarise_counts
 from fabricheck.topology.network import fold
 from fabricheck.wholefile import csv_text, whole_file
 
+
 @dataclass(frozen=True)
 class AcceptanceRow:
     """The worst of the `metrics` of a part of a node, and its `test`; a value that is not known is empty."""
