@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from fabricheck.judge.judge import Expect
 from fabricheck.limits.in_rounds import company_in_rounds
-from fabricheck.limits.of_metric import MeasuredSeries, expectation
-from fabricheck.limits.question import FLOOR_FRACTION
+from fabricheck.limits.of_metric import expectation
+from fabricheck.limits.question import FLOOR_FRACTION, MeasuredSeries
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.operations import LOADS, SPARSE, VICTIMS, kernel_settings

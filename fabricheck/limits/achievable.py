@@ -89,7 +89,7 @@ def achievable(question: Question, expected: float | None, quantity: str) -> Ach
     It is unknown where the processor's cores or memory are on the way, and where messages share links by chance. How
     long a transfer takes to start is known of RDMA, not of sockets.
     """
-    if not expected or question.groups > 1:
+    if not expected or question.at_once > 1:
         return None
     is_collective = question.operation in COLLECTIVES
     if is_collective and question.transport == "mpi":

@@ -161,7 +161,7 @@ def _collective_between(question: Question, all_nics: float) -> tuple[float, flo
     """Nominal, expected and highest plausible Gb/s, and why."""
     topology, operation = question.topology, question.operation
     active = (question.beside and question.beside.gpus) or question.node_gpus
-    node = (nic.gpus_gbps(topology, active) if question.gpus else _host_ranks_gbps(question)) / question.groups
+    node = (nic.gpus_gbps(topology, active) if question.gpus else _host_ranks_gbps(question)) / question.at_once
     share = _remote_share(operation, question.nodes, question.per_node)
     source = f"the node's NICs carry {share:.4g} of the buffer (De Sensi §V-C)"
     ceiling = all_nics / share
@@ -172,7 +172,7 @@ def _collective_between(question: Question, all_nics: float) -> tuple[float, flo
         cut = between_nodes.least_cut_gbps(topology.network, nodes)
         # In an alltoall all nodes use the trunks at once; the best rings and trees of the others pass a cut once.
         through = between_nodes.alltoall_gbps(topology.network, nodes) if operation == "alltoall" else cut
-        through /= question.groups
+        through /= question.at_once
         if through < node:
             node, source = through, f"the links between the nodes carry {share:.4g} of the buffer for each of them"
         if operation in ("allreduce", *ROOTED):
@@ -189,7 +189,7 @@ def _collective_between(question: Question, all_nics: float) -> tuple[float, flo
 def _host_ranks_gbps(question: Question) -> float:
     """All NICs of a node where it has a rank for each; one rank uses one, as a GPU does (CommBench §2.1.2)."""
     nics = question.topology.nics
-    return min(one.rate_gbps for one in nics) * min(question.per_node * question.groups, len(nics))
+    return min(one.rate_gbps for one in nics) * min(question.per_node * question.at_once, len(nics))
 
 
 def _remote_share(operation: str, nodes: int, per_node: int) -> float:

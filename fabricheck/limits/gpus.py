@@ -69,8 +69,8 @@ def collective(question: Question) -> Limits:
     floor_share = algorithms.usable_share(graph) if operation == "alltoall" else 1.0
     start_up = START_UP_US[question.transport] * max(1, n - 1)
     expected, why, whole = own_algorithm.gbps, own_algorithm.name, node_graph(question.topology)
-    if question.groups > 1 and not (whole.fully_connected or whole.star):
-        expected, why = expected / question.groups, f"{why}, shared by all groups at worst"
+    if question.at_once > 1 and not (whole.fully_connected or whole.star):
+        expected, why = expected / question.at_once, f"{why}, shared by all groups at worst"
     return Limits(max(injection, best), expected, best, start_up, why, floor_share)
 
 
@@ -135,7 +135,7 @@ def staging(question: Question) -> Limits:
     links = out / _slowest(topology, together, to_device=False), back / _slowest(topology, receivers, to_device=True)
     expected = 1 / (links[0] + moved / _host_copy(question, copy) + links[1])
     # At worst the ranks' copies and reductions follow one another.
-    crowd = 1 / (links[0] + moved / copy + links[1]) / question.per_node / question.groups / expected
+    crowd = 1 / (links[0] + moved / copy + links[1]) / question.per_node / question.at_once / expected
     return Limits(nominal, expected, ceiling, start_up, why, min(1.0, crowd))
 
 
@@ -291,7 +291,7 @@ def shared_memory(question: Question) -> Limits:
     share = 1.0 if question.operation in PAIRS else host_share(question.operation, question.ranks)
     expected = copy / share
     others = 1 if question.operation in PAIRS and question.schedule == "uncontended" else question.ranks
-    others *= question.groups
+    others *= question.at_once
     why = "one copy of each message at the rate that this run measured"
     if not question.host_copy_gbps:
         why = "one copy of each message at half of the memory's bandwidth"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import get_args
 
 from fabricheck.errors import UserError
@@ -13,7 +13,6 @@ from fabricheck.limits import memory
 from fabricheck.limits.achievable import Achievable, achievable
 from fabricheck.limits.across_nodes import across_nodes, in_domains, through_nics, unknown_domain
 from fabricheck.limits.gpus import collective, host_and_device, memory_path, pair, same_gpu, shared_memory, staging
-from fabricheck.limits.in_rounds import Company
 from fabricheck.limits.question import (
     CACHE_GAIN,
     FLOOR_FRACTION,
@@ -22,6 +21,7 @@ from fabricheck.limits.question import (
     SHARED_MEMORY_START_UP_US,
     START_UP_US,
     Limits,
+    MeasuredSeries,
     Question,
     in_turn,
 )
@@ -36,7 +36,6 @@ from fabricheck.records.operations import (
     TRAINING,
     Transport,
 )
-from fabricheck.records.run import Groups
 from fabricheck.topology import transfers
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Topology
@@ -45,54 +44,6 @@ TRANSPORTS: tuple[str, ...] = get_args(Transport)
 
 # Rates of data sheets are rounded, and signalling can be a little faster (NVLink's 25 GB/s are 25.8 on the wire).
 MARGIN = 1.05
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredSeries:
-    """What a metric was measured of.
-
-    `operation`, `implementation`, `transport`, `schedule` and `bytes` as in the result file. `devices`: the GPU of each
-    rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted collective
-    first); empty for the host backend. `nodes`: on how many nodes the ranks are. `ends`: the node or port of each rank
-    in the topology's network, where it has one; `beside`: what else is on the links and NICs of a pair or group in such
-    a round. `ranks`: how many; needed only where `devices` is empty or names each GPU of a node once for several nodes
-    (default: as many as `devices`, else two for pairs, else one a node and at least two). `oversubscribed`: ranks share
-    cores. `host_memory` and `buffers`: the kind of host memory and where the buffers of a pair lie, as in the plan of
-    the result file; None where all is on devices. `floor_fraction`: share of `expected` under which a large transfer
-    fails; it is lowered by the time that a small one needs to start, and so is `achievable`.
-    `nics`: those of each rank, where libfabric is told or chooses them, by the topology's names or others; over several
-    each message goes in stripes. `without_switch`: the variable that keeps NCCL from reducing in the switch, where one
-    does.
-
-    Of patterns that are lists of messages (`LISTED`): `groups`, their (n, g, k); `messages`, source, destination,
-    both counted by place among `devices`, and bytes of each, and the step but for the first; `places`, the node of each
-    rank (default: blocks of equal size, one after another); `company`, how many ranks do something else at the same
-    time; `step_transports`, those of a striping's split, translate and assemble (default: `transport`).
-    """
-
-    operation: str
-    implementation: str
-    transport: str
-    schedule: str
-    devices: Sequence[str | int]
-    nodes: int
-    bytes: int
-    quantity: str
-    host_copy_gbps: float | None
-    ends: Sequence[str] = ()
-    beside: Company | None = None
-    ranks: int | None = None
-    oversubscribed: bool = False
-    host_memory: str | None = None
-    buffers: str | None = None
-    floor_fraction: float = FLOOR_FRACTION
-    groups: Groups | None = None
-    messages: Sequence[tuple[int, ...]] = ()
-    places: Sequence[int] | None = None
-    company: int = 0
-    step_transports: Sequence[str] = ()
-    nics: Sequence[Sequence[str]] = ()
-    without_switch: str = ""
 
 
 def expectation(topology: Topology, series: MeasuredSeries) -> Expectation:
@@ -141,37 +92,20 @@ def _question(topology: Topology, series: MeasuredSeries) -> Question:
     if ranks is None:
         alone = 1 if operation in MEMORY_PATHS else max(2, nodes)
         ranks = len(gpus) or (2 if operation in PAIRS else alone)
-    question = Question(
-        topology=topology,
-        operation=operation,
-        transport=series.transport,
-        schedule=series.schedule,
-        gpus=gpus,
-        ranks=ranks,
-        nodes=nodes,
-        ends=tuple(series.ends) if topology.network is not None else (),
-        bytes=series.bytes,
-        host_copy_gbps=series.host_copy_gbps,
-        oversubscribed=series.oversubscribed,
-        host_memory=series.host_memory,
-        buffers=series.buffers,
-        implementation=series.implementation,
-        beside=series.beside,
-        nics=tuple(map(tuple, series.nics)),
-        without_switch=series.without_switch,
-    )
+    blocks = tuple(rank * nodes // ranks for rank in range(ranks))
+    given = vars(series) | {
+        "gpus": gpus,
+        "ranks": ranks,
+        "ends": series.ends if topology.network is not None else (),
+        "places": series.places if series.places is not None else blocks,
+    }
+    question = Question(topology=topology, **given)
     if operation not in LISTED:
         return question
     steps = transfers.steps_of(
         operation, ranks=ranks, bytes=series.bytes, groups=series.groups, messages=series.messages
     )
-    blocks = tuple(rank * nodes // ranks for rank in range(ranks))
-    question = replace(
-        question,
-        steps=steps,
-        places=tuple(series.places) if series.places is not None else blocks,
-        company=series.company,
-    )
+    question = replace(question, steps=steps)
     return replace(question, transports=_transports(question, series.step_transports))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fabricheck.limits.in_rounds import Company
+from fabricheck.records.run import Groups
 from fabricheck.topology import transfers
 from fabricheck.topology.model import Gpu, Topology
 
@@ -41,31 +42,66 @@ class Limits:
     floor_share: float = 1.0
 
 
-@dataclass(frozen=True)
-class Question:
-    """What is to be expected of one series: who transfers what, by which transport, at which schedule."""
+@dataclass(frozen=True, kw_only=True)
+class MeasuredSeries:
+    """What a metric was measured of.
 
-    topology: Topology
+    `operation`, `implementation`, `transport`, `schedule` and `bytes` as in the result file. `devices`: the GPU of each
+    rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted collective
+    first); empty for the host backend. `nodes`: on how many nodes the ranks are. `ends`: the node or port of each rank
+    in the topology's network, where it has one; `beside`: what else is on the links and NICs of a pair or group in such
+    a round. `ranks`: how many; needed only where `devices` is empty or names each GPU of a node once for several nodes
+    (default: as many as `devices`, else two for pairs, else one a node and at least two). `oversubscribed`: ranks share
+    cores. `host_memory` and `buffers`: the kind of host memory and where the buffers of a pair lie, as in the plan of
+    the result file; None where all is on devices. `floor_fraction`: share of `expected` under which a large transfer
+    fails; it is lowered by the time that a small one needs to start, and so is `achievable`.
+    `nics`: those of each rank, where libfabric is told or chooses them, by the topology's names or others; over several
+    each message goes in stripes. `without_switch`: the variable that keeps NCCL from reducing in the switch, where one
+    does.
+
+    Of patterns that are lists of messages (`LISTED`): `groups`, their (n, g, k); `messages`, source, destination,
+    both counted by place among `devices`, and bytes of each, and the step but for the first; `places`, the node of each
+    rank (default: blocks of equal size, one after another); `company`, how many ranks do something else at the same
+    time; `step_transports`, those of a striping's split, translate and assemble (default: `transport`).
+    """
+
     operation: str
+    implementation: str
     transport: str
     schedule: str
-    gpus: tuple[Gpu, ...]  # one a rank, in order; empty for the host backend
-    ranks: int
+    devices: Sequence[str | int]
     nodes: int
-    ends: tuple[str, ...]  # the node or port of each rank in the network; empty where that is not known
     bytes: int
+    quantity: str
     host_copy_gbps: float | None
-    oversubscribed: bool
+    ends: Sequence[str] = ()
+    beside: Company | None = None
+    ranks: int | None = None
+    oversubscribed: bool = False
     host_memory: str | None = None
     buffers: str | None = None
-    steps: tuple[transfers.Step, ...] = ()  # of an operation that is a list of messages
-    places: tuple[int, ...] = ()  # the node of each rank
-    company: int = 0  # ranks that do something else at the same time
-    transports: tuple[str, ...] = ()  # of each step
-    implementation: str = "library"  # of a collective; `transfers`: each message of its definition, whoever moves it
-    beside: Company | None = None  # of a pair or group that goes with others at the same time, where they are known
-    nics: tuple[tuple[str, ...], ...] = ()  # of each rank by libfabric; over several a message goes in stripes
-    without_switch: str = ""  # the variable that keeps NCCL from reducing in the switch
+    floor_fraction: float = FLOOR_FRACTION
+    groups: Groups | None = None
+    messages: Sequence[tuple[int, ...]] = ()
+    places: Sequence[int] | None = None
+    company: int = 0
+    step_transports: Sequence[str] = ()
+    nics: Sequence[Sequence[str]] = ()
+    without_switch: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(MeasuredSeries):
+    """What is to be expected of a series: who transfers what, by which transport, at which schedule. `gpus`: of each
+    rank, in order; empty for the host backend. `steps` of an operation that is a list of messages, and the `transports`
+    of each."""
+
+    topology: Topology
+    gpus: tuple[Gpu, ...]
+    ranks: int
+    places: Sequence[int]
+    steps: tuple[transfers.Step, ...] = ()
+    transports: tuple[str, ...] = ()
 
     @property
     def per_node(self) -> int:
@@ -73,7 +109,7 @@ class Question:
         return max(1, self.ranks // self.nodes)
 
     @property
-    def groups(self) -> int:
+    def at_once(self) -> int:
         """How many collectives a node has a part in at the same time."""
         return self.beside.groups if self.beside else 1
 

@@ -19,7 +19,8 @@ from fabricheck.extras import (
     nodes_problems,
     unsupported_problems,
 )
-from fabricheck.limits.of_metric import TRANSPORTS, MeasuredSeries, expectation
+from fabricheck.limits.of_metric import TRANSPORTS, expectation
+from fabricheck.limits.question import MeasuredSeries
 from fabricheck.records.metrics import MetricName, parse_metric_name
 from fabricheck.records.operations import SPARSE
 from fabricheck.suite import outside_roots, site_root

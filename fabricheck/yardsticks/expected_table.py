@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from fabricheck.errors import UserError
 from fabricheck.limits import optimum
 from fabricheck.limits.memory import host_device_gbps, host_link_gbps
-from fabricheck.limits.of_metric import MeasuredSeries, expectation
+from fabricheck.limits.of_metric import expectation
+from fabricheck.limits.question import MeasuredSeries
 from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.statistics.constants import LARGE

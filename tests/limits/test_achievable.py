@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.judge.system import SystemJudge
-from fabricheck.limits.of_metric import MeasuredSeries, expectation
+from fabricheck.limits.of_metric import expectation
+from fabricheck.limits.question import MeasuredSeries
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.suite import SUITE

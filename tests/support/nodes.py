@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fabricheck.limits.of_metric import MeasuredSeries, expectation
+from fabricheck.limits.of_metric import expectation
+from fabricheck.limits.question import MeasuredSeries
 from fabricheck.records.judgement import Expectation
 from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Cpu, Gpu, Link, Nic, Switch, Topology, find_topology

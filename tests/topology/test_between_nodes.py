@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.judge.expectations import expect_from_topology
-from fabricheck.limits.of_metric import MeasuredSeries, expectation
+from fabricheck.limits.of_metric import expectation
+from fabricheck.limits.question import MeasuredSeries
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.between_nodes import alltoall_gbps, least_cut_gbps, link_loads, pair_rates
 from fabricheck.topology.model import Topology, load_topology

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.limits.of_metric import MeasuredSeries, expectation
+from fabricheck.limits.of_metric import expectation
+from fabricheck.limits.question import MeasuredSeries
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import LISTED, SHAPED, STRIPING
@@ -153,11 +154,6 @@ def test_host_memory_has_a_floor_for_every_pattern() -> None:
         assert found.ceiling is not None, operation
         assert 0 < found.floor_fraction < 0.5
         assert found.floor_fraction * found.expected < found.expected < found.ceiling
-
-
-def test_a_pattern_without_its_groups_is_a_mistake() -> None:
-    with pytest.raises(UserError, match="its ranks are unknown"):
-        steps_of("rail_unidirectional", ranks=4, bytes=8, groups=None)
 
 
 @pytest.mark.parametrize(
