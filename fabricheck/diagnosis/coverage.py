@@ -12,18 +12,18 @@ from itertools import combinations
 from fabricheck.diagnosis.network.results import places_of
 from fabricheck.diagnosis.table import shares_of_routes
 from fabricheck.errors import UserError
+from fabricheck.judge.equal_metrics import Places
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.coverage import Coverage, Seen
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
-from fabricheck.records.run import Rank, Samples
+from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.statistics.constants import RESOLUTION
 from fabricheck.topology.components import components_of
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network, node_of
-from fabricheck.topology.placement import node_name, with_node_indexes
 
 # What was measured otherwise than was asked for, or not at all, shows nothing.
 _LOST = (Verdict.INVALID, Verdict.INCOMPLETE)
@@ -63,7 +63,7 @@ class _Tally:
     def _add_metrics(self, crossing: _Crossing, metrics: Sequence[Judgement]) -> None:
         samples = metrics[0].samples
         hosts = crossing.hosts(samples)
-        self.topologies.update(dict.fromkeys(hosts, crossing.judged.topology))
+        self.topologies.update(dict.fromkeys(hosts, crossing.places.topology))
         parts = crossing.parts(samples)
         (self.between if len(hosts) > 1 else self.inside).update(parts)
         is_pair = samples.operation in PAIRS and len(samples.ranks) == 2
@@ -113,48 +113,40 @@ class _Tally:
 
 @dataclass
 class _Crossing:
-    """What the data of a run surely crossed. `places`: of each rank in the network; empty where that is unknown."""
+    """What the data of a run surely crossed. `ports`: of each rank its place in the network; empty where that is
+    unknown."""
 
-    judged: RunJudgement
-    places: tuple[str, ...] = ()
+    run: Run
+    places: Places
+    ports: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, judged: RunJudgement) -> _Crossing:
-        run, topology = with_node_indexes(judged.run, judged.topology), judged.topology
-        indexes = {each.device.index for each in run.ranks if each.device is not None}
-        if topology is not None and not indexes <= {gpu.index for gpu in topology.gpus}:
-            topology = None  # of other nodes; the judge says so
-        network = topology.network if topology is not None else None
-        places: tuple[str, ...] = ()
-        if topology is not None and network is not None:
+        places = Places.of(judged.run, judged.topology)
+        if places.topology is not None and places.topology.network is not None:
             with contextlib.suppress(UserError):  # a host that the network does not have; the judge says so
-                places = places_of(run, topology)
-        ranks = tuple(replace(each, host=node_name(each.host, topology)) for each in run.ranks)
-        return cls(replace(judged, run=replace(run, ranks=ranks), topology=topology), places)
+                return cls(judged.run, places, places_of(judged.run, places.topology))
+        return cls(judged.run, places)
 
     @property
     def network(self) -> Network | None:
-        topology = self.judged.topology
-        return topology.network if topology is not None and self.places else None
+        topology = self.places.topology
+        return topology.network if topology is not None and self.ports else None
 
     def hosts(self, samples: Samples) -> tuple[str, ...]:
         """The nodes of its ranks."""
         return tuple(dict.fromkeys(each.host for each in self._members(samples)))
 
     def _members(self, samples: Samples) -> list[Rank]:
-        return [self._ranks[number] for number in samples.ranks if number in self._ranks]
-
-    @cached_property
-    def _ranks(self) -> Mapping[int, Rank]:
-        return {each.rank: each for each in self.judged.run.ranks}
+        return [self.places.ranks[number] for number in samples.ranks if number in self.places.ranks]
 
     def parts(self, samples: Samples) -> set[Component]:
         """The components that are surely on its way."""
-        ranks, topology, network = tuple(self._members(samples)), self.judged.topology, self.network
+        ranks, topology, network = tuple(self._members(samples)), self.places.topology, self.network
         if samples.operation not in (*PAIRS, *COLLECTIVES, *MEMORY_PATHS):
             return {Component.of_node(each.host) for each in ranks}  # who takes part is a matter of the pattern
         is_between = len({each.host for each in ranks}) > 1
-        run = replace(self.judged.run, ranks=ranks)
+        run = replace(self.run, ranks=ranks)
         parts = {replace(part, address="") for part in components_of(run, samples, topology)}
         if samples.operation in COLLECTIVES and samples.operation != "alltoall":
             parts = _without_choices(parts)
@@ -164,7 +156,7 @@ class _Crossing:
         known = {part for part in parts if part.kind is not Kind.NIC or len(topology.nics) == 1}
         if network is None:
             return known
-        places = {_port(network, self.places[rank]) for rank in samples.ranks}
+        places = {_port(network, self.ports[rank]) for rank in samples.ranks}
         ports = sorted(place for place in places if ":" in place)
         by_leaf = {}
         for port in ports:
@@ -182,7 +174,7 @@ class _Crossing:
         """How many times what they can get its parts carry: a cable or trunk has to lose more before a pair is slow."""
         times = dict.fromkeys(parts, 1.0)
         if self.network is not None and len(self.hosts(samples)) == 2:
-            routes = self.network.routes(*(self.places[rank] for rank in samples.ranks))
+            routes = self.network.routes(*(self.ports[rank] for rank in samples.ranks))
             rate = max(route.rate_gbps for route in routes)
             times |= {part: self._rates[part] / rate for part in times.keys() & self._rates.keys()}
         return times
