@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fabricheck.limits import memory
-from fabricheck.limits.optimum import Rings, edge_disjoint_rings, ring_over_islands
+from fabricheck.limits.optimum import edge_disjoint_rings, ring_over_islands
 from fabricheck.limits.question import in_turn
 from fabricheck.topology.flows import widest_rates
 from fabricheck.topology.graph import NodeGraph, node_graph
@@ -96,7 +96,7 @@ def by_library(graph: NodeGraph, operation: str) -> Algorithm:
         return all_at_once
     candidates = [
         all_at_once,
-        Algorithm(rings(graph).total_gbps * on_ring, f"edge-disjoint rings (De Sensi §IV-C){of_rings}"),
+        Algorithm(edge_disjoint_rings(graph).total_gbps * on_ring, f"edge-disjoint rings (De Sensi §IV-C){of_rings}"),
         Algorithm(_tree_over_links(graph) * on_tree, f"one pipelined tree over links between GPUs{of_tree}"),
     ]
     if len(graph.wide_islands) > 1:
@@ -128,12 +128,6 @@ def allreduce_over_all_links(graph: NodeGraph) -> float:
     each GPU (Patarasuk and Yuan 2009).
     """
     return graph.least_injection_gbps
-
-
-@lru_cache(maxsize=64)
-def rings(graph: NodeGraph) -> Rings:
-    """The edge-disjoint rings of a node, found once."""
-    return edge_disjoint_rings(graph)
 
 
 @lru_cache(maxsize=64)
@@ -197,7 +191,7 @@ def estimates(topology: Topology) -> Iterator[Estimate]:
     if graph.fully_connected or graph.star:
         total = allreduce_over_all_links(graph)
         yield Estimate("allreduce, the sum of a GPU's links", total, "Gb/s", "De Sensi §IV-C")
-    elif both_ways := rings(graph).total_gbps:
+    elif both_ways := edge_disjoint_rings(graph).total_gbps:
         yield Estimate("allreduce over edge-disjoint rings", both_ways / 2, "Gb/s", "De Sensi §IV-C")
     copy = memory.host_copy_gbps(topology, None)
     if copy and memory.host_link_gbps(topology, first):

@@ -41,7 +41,7 @@ def pair(question: Question) -> Limits:
         expected = min(expected, graph.widest_path(destination, source).rate_gbps)
     if question.transport not in ONE_PATH:
         ways = ((source, destination), (destination, source))
-        ceiling = max(ceiling, *(optimum.point_to_point(question.topology, *way) for way in ways))
+        ceiling = max(ceiling, *(graph.flow_gbps(*way) for way in ways))
     if question.beside is not None and question.beside.edges:
         shared = min(graph.path_rate(edge) / count for edge, count in question.beside.edges.items())
         if shared < expected:

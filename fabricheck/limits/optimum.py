@@ -26,11 +26,6 @@ from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Gpu, Topology
 
 
-def point_to_point(topology: Topology, source: Gpu, destination: Gpu) -> float:
-    """Over all paths at once, which striping could use: the maximum flow."""
-    return node_graph(topology).flow_gbps(source, destination)
-
-
 def collective(topology: Topology, operation: str, gpus: Sequence[Gpu]) -> float:
     """What one of COLLECTIVES cannot exceed between different GPUs, the root of a rooted one first.
 
@@ -100,6 +95,7 @@ class Rings:
         return 2 * len(self.rings) * self.rate_gbps
 
 
+@lru_cache(maxsize=64)
 def edge_disjoint_rings(graph: NodeGraph) -> Rings:
     """The rings over all GPUs with the highest total rate (De Sensi §IV-C): none where there are none, or one GPU.
 

@@ -102,7 +102,7 @@ def _row(
 
 def _optimum(topology: Topology, operation: str, gpus: Sequence[Gpu]) -> float:
     if operation in PAIRS:
-        return optimum.point_to_point(topology, gpus[0], gpus[1])
+        return node_graph(topology).flow_gbps(gpus[0], gpus[1])
     return optimum.collective(topology, operation, gpus)
 
 

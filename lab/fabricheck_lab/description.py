@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.limits.algorithms import rings
-from fabricheck.limits.optimum import best_ring
+from fabricheck.limits.optimum import best_ring, edge_disjoint_rings
 from fabricheck.records.rehearsal import UUID_MARK
 from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.host import host_links, host_paths
@@ -166,7 +165,7 @@ def _rings(graph: NodeGraph) -> list[list[int]]:
     if graph.fully_connected or graph.star or len(graph.gpu_names) < 3:
         return []
     order = {name: position for position, name in enumerate(graph.gpu_names)}
-    ring_list = rings(graph).rings or ((best_ring(graph),) if len(graph.wide_islands) > 1 else ())
+    ring_list = edge_disjoint_rings(graph).rings or ((best_ring(graph),) if len(graph.wide_islands) > 1 else ())
     return [[order[name] for name in ring] for ring in ring_list]
 
 

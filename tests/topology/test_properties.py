@@ -14,7 +14,7 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricheck.limits import algorithms, optimum
+from fabricheck.limits import optimum
 from fabricheck.limits.gpus import algorithm_of
 from fabricheck.records.operations import COLLECTIVES
 from fabricheck.topology import flows
@@ -207,7 +207,7 @@ def test_renumbering_permutes_the_answer(topology: Topology, data: st.DataObject
 @given(topology=nodes())
 def test_rings_share_no_link(topology: Topology) -> None:
     made = NodeGraph(topology)
-    found = algorithms.rings(made)
+    found = optimum.edge_disjoint_rings(made)
     used: dict[frozenset[str], float] = {}
     for ring in found.rings:
         assert sorted(ring) == sorted(made.gpu_names)
