@@ -328,9 +328,12 @@ def _wanted_links(gpu: FoundGpu, gpus: Sequence[FoundGpu]) -> int:
     if gpu.arch.startswith("gfx"):
         # A link to each peer; GPUs that are not visible are no peers, and boards without a sheet join GPUs unlike.
         return min(product.links or 0 if product is not None else 0, len(gpus) - 1)
-    # Of boards whose sheet has no number bridges decide: the driver lists links that never were there.
-    sheet = gpu.links_of_driver if product is None else product.links or 0
-    return max(sheet, *(peer.links or 0 for peer in gpus if peer.model == gpu.model))
+    # The driver lists links that never were there, where bridges decide; each bridge has so many.
+    most = max(peer.links or 0 for peer in gpus if peer.model == gpu.model)
+    if product is None:
+        return max(gpu.links_of_driver, most)
+    of_bridge = product.links_of_bridge or 1
+    return max(product.links or 0, -(-most // of_bridge) * of_bridge)
 
 
 def _with_links(facts: NodeFacts, count: int) -> Iterator[FoundLink]:
@@ -342,11 +345,15 @@ def _with_links(facts: NodeFacts, count: int) -> Iterator[FoundLink]:
     between = _between(facts.links, gpus)
     if between and count == len(gpus) - 1:
         yield from _missing_pairs(between, [f"gpu{gpu.index}" for gpu in facts.gpus])
+    peers = {sum(gpu in link.ends for link in between) for gpu in gpus}
+    others = [link for link in facts.links if re.match(r"NVLink\d", link.technology) and link not in between]
+    # All have as many peers, and no NVLink to anything else.
+    of_pair = count // max(peers) if between and not others and len(peers) == 1 and count % max(peers) == 0 else 0
     if not to_switch and not between and len(facts.gpus) == 8 and generation is not None and generation > 2:
         rate = nvlink_gbps(generation, None)
         to_switch = [FoundLink(("", "nvswitch"), f"NVLink{generation}", count, rate, _SHEET)]
     for link in facts.links:
-        yield replace(link, count=count) if link in to_switch else link
+        yield replace(link, count=count if link in to_switch else max(link.count, of_pair if link in between else 0))
     there = {link.ends[0] for link in to_switch}
     for gpu in facts.gpus if to_switch else ():
         if (name := f"gpu{gpu.index}") not in there:

@@ -43,8 +43,8 @@ _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 class GpuProduct:
     """A model by its data sheet; `model`: a pattern of its name in lower case. PCIe generation and width at most;
     `links` to GPUs or their switch (NVLink, Infinity Fabric), where all boards of the model have as many: 0 for none;
-    None where bridges or the board decide, or the sheet does not tell. `to_cpu`: what joins it to its CPU, where that
-    is not PCIe."""
+    None where bridges or the board decide, or the sheet does not tell. `links_of_bridge`: of each bridge between two
+    cards. `to_cpu`: what joins it to its CPU, where that is not PCIe."""
 
     __pydantic_config__ = _STRICT
 
@@ -54,6 +54,7 @@ class GpuProduct:
     pcie_generation: int | None = None
     pcie_width: int | None = None
     links: int | None = None
+    links_of_bridge: int | None = None
     to_cpu: str = ""
 
 

@@ -48,6 +48,8 @@ def sources_of(machine: Machine) -> list[str]:
     board, fault = machine.board, machine.fault
     if machine.partitions > 1 or machine.functions > 1 or machine.spare:
         return ["json"]
+    if fault == "an NVLink down":
+        return ["json"]
     if board.c2c:
         return ["json", "texts"]
     in_texts = fault not in ("slow slot", "GPU hidden")

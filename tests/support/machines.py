@@ -19,6 +19,7 @@ FAULTS = {
     "GPU hidden": "hidden-gpus",
     "no NVLinks of a GPU": "missing-links",
     "no NVLinks": "missing-links",
+    "an NVLink down": "missing-links",
     "slow slot": "slow-pcie",
     "GPU in MIG mode": "unlike-product",
 }
@@ -152,9 +153,10 @@ class Machine:
         """NVLinks that `nvidia-smi topo -m` shows of a pair; 0 for none."""
         if self.fault == "no NVLinks" or (self.fault == "no NVLinks of a GPU" and self.place in (a, b)):
             return 0
+        down = self.joined_directly and self.fault == "an NVLink down" and {a, b} == {self.place, self.place ^ 1}
         if self.board.meshed:
-            return self.board.links // (self.gpus - 1)
-        return self.board.links if not self.board.paired or a // 2 == b // 2 else 0
+            return self.board.links // (self.gpus - 1) - down
+        return self.board.links - down if not self.board.paired or a // 2 == b // 2 else 0
 
 
 def draw_machine(rng: random.Random) -> Machine:
@@ -190,7 +192,8 @@ def _draw_machine(rng: random.Random) -> Machine:
         return replace(machine, functions=2) if rng.random() < 0.5 else replace(machine, spare=rng.choice((1, 2)))
     if rng.random() < 0.5:
         return machine
-    faults = ["port down"] * (ports > 1) + ["port slow"] * (ports > 2) + ["slow slot"] * (not board.c2c)
+    faults = ["an NVLink down"] * bool(board.links and not board.is_amd)
+    faults += ["port down"] * (ports > 1) + ["port slow"] * (ports > 2) + ["slow slot"] * (not board.c2c)
     if board.gpus == (8,):
         faults += ["no NVLinks of a GPU"]
         faults += ["GPU lost"] * (ports == gpus and behind == 1)  # else nothing tells which one is lost
@@ -218,7 +221,8 @@ def write_json(machine: Machine, folder: Path) -> Path:
             peer = {"remote_kind": "gpu", "remote_bus_id": f"0000{_bus(other)}"}
             links += [peer] * (machine.links_between(index, other) if other != index else 0)
         if not machine.joined_directly and any(machine.links_between(index, other) for other in machine.visible):
-            links = [{"remote_kind": "switch", "remote_bus_id": None}] * machine.board.links
+            down = _is(machine, "an NVLink down", index)
+            links = [{"remote_kind": "switch", "remote_bus_id": None}] * (machine.board.links - down)
         version = _VERSIONS.get(machine.board.generation)
         gpus.append(
             {
