@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ _INTERFACES = {
 }
 
 
+# The first columns of `sinfo` as `fabricheck.state.capture` asks for them.
+_CAPTURED = ("PARTITION", "NODES", "GRES", "NODELIST")
 # NVIDIA's names of MIG profiles: `1g.10gb`, `2g.20gb.me`, `1c.3g.40gb`.
 _SLICE = r"(?:\d+c\.)?\d+g\.\d+gb[\w.+-]*"
 
@@ -72,7 +74,7 @@ def read_slurm(captured: Mapping[str, str]) -> Slurm | None:
     config = dict(re.findall(r"^(\w+)\s*= *(.*?) *$", captured.get("config", ""), re.MULTILINE))
     listed = captured.get("mpi", "").replace("specific pmix plugin versions available:", "").split()
     return Slurm(
-        partitions=_partitions(captured["sinfo"].splitlines()),
+        partitions=_partitions(captured["sinfo"]),
         switches=_switches(captured.get("topology", "")),
         accounting=config.get("AccountingStorageType", "").endswith("slurmdbd"),
         interfaces=tuple(one.strip(",") for one in listed) if "mpi" in captured else None,
@@ -81,19 +83,36 @@ def read_slurm(captured: Mapping[str, str]) -> Slurm | None:
     )
 
 
-def _partitions(lines: Sequence[str]) -> tuple[Partition, ...]:
-    """Of lines `partition|nodes|gres|names|cores|state`: one for each partition, gres and state of its nodes."""
+def _partitions(text: str) -> tuple[Partition, ...]:
+    """One for each partition and gres of its nodes."""
     nodes: dict[tuple[str, int, str], NodeSet] = {}
-    for line in lines:
-        cells = line.split("|")
-        if len(cells) < 4:
-            continue
-        count, kind = _gpus(cells[2])
+    for partition, gres, names in _rows_of_nodes(text) if "NodeName=" in text else _rows_of_sinfo(text):
         try:
-            nodes.setdefault((cells[0], count, kind), NodeSet()).update(node_set(cells[3]))
+            nodes.setdefault((partition, *_gpus(gres)), NodeSet()).update(node_set(names))
         except UserError:
             continue
-    return tuple(Partition(name, tuple(found), count, kind) for (name, count, kind), found in nodes.items())
+    return tuple(Partition(name, tuple(names), count, kind) for (name, count, kind), names in nodes.items())
+
+
+def _rows_of_nodes(text: str) -> Iterator[tuple[str, str, str]]:
+    """Partition, gres and name of each node in `scontrol show nodes`."""
+    for node in text.split("NodeName=")[1:]:
+        fields = dict(re.findall(r"\s(\w+)=(\S*)", node))
+        for partition in fields.get("Partitions", "").split(","):
+            yield partition, fields.get("Gres", ""), node.split()[0]
+
+
+def _rows_of_sinfo(text: str) -> Iterator[tuple[str, str, str]]:
+    """Partition, gres and names of the nodes in a table whose header names its columns, or as it is captured."""
+    columns: Sequence[str] = ()
+    for line in text.splitlines():
+        cells = line.replace("|", " ").split()
+        if "NODELIST" in cells:
+            columns = cells
+            continue
+        row = dict(zip(columns or (_CAPTURED if "|" in line else ()), cells, strict=False))
+        if {"PARTITION", "NODELIST"} <= row.keys():
+            yield row["PARTITION"].rstrip("*"), row.get("GRES", ""), row["NODELIST"]
 
 
 def _gpus(gres: str) -> tuple[int, str]:

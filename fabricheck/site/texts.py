@@ -127,36 +127,10 @@ def sliced_of_list(text: str) -> list[int]:
 
 
 def slurm_of_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """As `fabricheck.state.capture.ask_slurm`."""
-    outputs = {"mpi": SRUN_MPI, "config": SCONTROL_CONFIG}
-    captured = {name: texts[tool] for name, tool in outputs.items() if tool in texts}
-    if SINFO in texts:
-        return {**captured, "sinfo": _rows_of_sinfo(texts[SINFO])}
-    return {**captured, "sinfo": _rows_of_nodes(texts[SCONTROL_NODES])} if SCONTROL_NODES in texts else captured
-
-
-def _rows_of_nodes(text: str) -> str:
-    """The same rows of `scontrol show nodes`, one for each node and partition."""
-    rows = []
-    _, *nodes = re.split(r"^NodeName=", text, flags=re.MULTILINE)
-    for node in nodes:
-        name, fields = node.split()[0], dict(re.findall(r"\s(\w+)=(\S*)", node))
-        for partition in fields.get("Partitions", "").split(","):
-            rows.append("|".join([partition, "1", fields.get("Gres", ""), name, "", ""]))
-    return "\n".join(rows)
-
-
-def _rows_of_sinfo(text: str) -> str:
-    """`partition|nodes|gres|names||state` of a table whose header names its columns; without a header, the text."""
-    header, *rows = [line.replace("|", " ").split() for line in text.splitlines() if line.strip()] or [[]]
-    if "NODELIST" not in header:
-        return text
-    cells = [dict(zip(header, row, strict=False)) for row in rows]
-    return "\n".join(
-        "|".join([row["PARTITION"].rstrip("*"), row.get("NODES", ""), row.get("GRES", ""), row["NODELIST"], "", ""])
-        for row in cells
-        if {"PARTITION", "NODELIST"} <= row.keys()
-    )
+    """As `fabricheck.state.capture.ask_slurm`; without `sinfo`, `scontrol show nodes` is in its place."""
+    nodes = SINFO if SINFO in texts else SCONTROL_NODES
+    outputs = {"mpi": SRUN_MPI, "config": SCONTROL_CONFIG, "sinfo": nodes}
+    return {name: texts[tool] for name, tool in outputs.items() if tool in texts}
 
 
 def read_nccl_topology(text: str) -> dict[str, Any]:
