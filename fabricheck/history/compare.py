@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ from fabricheck.store.software_of_metrics import (
     upgrades,
     what_to_try,
 )
+from fabricheck.suite import program
 from fabricheck.units import plural
 
 
@@ -203,7 +205,7 @@ def _advice(
 ) -> Iterator[str]:
     """Yields what to run for an answer: a line for each side of too few sessions, else how many more are needed; and of
     what is not measured any more."""
-    run = f"fabricheck run --system {system} --tag nightly"
+    run = f"{program()} run --system {shlex.quote(system)} --tag nightly"
     few = [FEWEST_FOR_MIDDLE - len(side.sessions) for side in sides]
     for name, missing in zip(("base", "candidate"), few, strict=True):
         if missing > 0:

@@ -19,6 +19,7 @@ from fabricheck.history.watch import Improvement, WatchResult
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.statistics.constants import FEWEST_FOR_MIDDLE
+from fabricheck.suite import program
 from fabricheck.units import plural
 
 #: More of what is in order, or of one kind of message, would hide what is not.
@@ -122,7 +123,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     yield from _first_lines("vanished", comparison.vanished)
     yield from _first_lines("new", comparison.new)
     if comparison.software_changes and comparison.count(ChangeVerdict.CANNOT_SAY):
-        yield ("next: if both can be loaded, one job with both shows smaller losses: fabricheck upgrade --help")
+        yield f"next: if both can be loaded, one job with both shows smaller losses: {program()} upgrade --help"
 
 
 def comparison_counts(comparison: Comparison) -> str:
