@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -107,16 +107,18 @@ class Chance:
     `metrics`: so many it judges. `refuted`: of what was DEGRADED in a first launch and was not in a later one, how many
     metrics each had; of a test that is DEGRADED in all, those metrics that were not. A session has as many things as
     broad as something slow as that goes into its metrics: 512 nodes with 56 metrics, or 28,672 of one. The share of
-    these that was refuted is how often one is slow by chance.
+    these that was refuted is how often one is slow by chance. `things`: what was slow in each of these first launches.
     """
 
     metrics: int
     refuted: tuple[int, ...] = ()
+    things: tuple[frozenset[Thing], ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, metrics: int, tried: Iterable[Sequence[Launch]]) -> Chance:
         """As the launches of all that were `tried` again tell it."""
-        return cls(metrics, tuple(count for launches in tried if (count := _refuted(launches)) > 0))
+        refuted = [(count, launches[0].slow) for launches in tried if (count := _refuted(launches)) > 0]
+        return cls(metrics, tuple(count for count, _ in refuted), tuple(things for _, things in refuted))
 
     def p_value(self, launches: Sequence[Launch]) -> float:
         """The probability that anything as broad is slow by chance in as many of so many launches (Bonferroni)."""
@@ -141,14 +143,19 @@ class Chance:
     def p_of_one(self, sign: Sign) -> float:
         """The probability that chance shows anything like that in one launch of a healthy session (Bonferroni).
 
-        By its own p; and, since single values have tails that no distribution knows, by how often a metric is slow by
-        chance, for as many metrics at once.
+        By its own p, or that it is below a minimum; and, since single values have tails that no distribution knows, by
+        how often a metric is slow by chance, for as many metrics at once. Launches in
+        which the same part is slow say nothing of chance.
         """
-        if sign.finding.p is None:
+        p = 0.0 if sign.finding.verdict is Verdict.FAIL else sign.finding.p
+        if p is None:
             return 1.0
         metrics = max(self.metrics, 1 / _RATE_OF_FEW)
-        rate = min(max(sum(self.refuted) / metrics, _RATE_OF_FEW), 1.0)
-        return float(min(1.0, max(metrics * sign.finding.p, metrics / sign.breadth * rate**sign.breadth)))
+        things = self.things or (frozenset[Thing](),) * len(self.refuted)
+        launches = zip(self.refuted, things, strict=True)
+        others = sum(count for count, slow in launches if slow.isdisjoint(sign.finding.components))
+        rate = min(max(others / metrics, _RATE_OF_FEW), 1.0)
+        return float(min(1.0, max(metrics * p, metrics / sign.breadth * rate**sign.breadth)))
 
 
 def beyond_chance(launches: Sequence[Launch], chance: Chance) -> tuple[tuple[int, Sign], ...]:

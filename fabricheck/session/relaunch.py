@@ -289,15 +289,16 @@ def _things(problem: Finding) -> set[Thing]:
 
 def _signs(told: Sequence[Finding], runs: Sequence[RunJudgement]) -> Iterator[Sign]:
     """Slow things of these runs that chance may not explain: parts, and parts whose errors were counted."""
-    slow = {each.name: each for run in runs for each in run.judgements if each.verdict is Verdict.DEGRADED}
+    metrics = [each for run in runs for each in run.judgements if each.verdict is not Verdict.PASS]
+    slow = {each.name: each for each in metrics if _vote(each.verdict, [each.finding]) is Verdict.DEGRADED}
     counted = [one for run in runs for one in errors_counted(run.run, run.topology)] if slow else []
     for finding in counted:
         files = tuple(run.run.path for run in runs)
         yield Sign(replace(finding, metrics=tuple(slow), files=files), counted=True)
     for finding in told:
-        if finding.verdict is Verdict.DEGRADED and finding.p is not None and finding.components:
+        if finding.verdict in (Verdict.DEGRADED, Verdict.FAIL) and finding.components and _things(finding):
             pairs: dict[object, set[tuple[int, ...]]] = {}
-            for samples in (slow[name].samples for name in finding.metrics if name in slow):
+            for samples in (slow[name].samples for name in finding.metrics or slow if name in slow):
                 pairs.setdefault((samples.operation, samples.schedule, samples.bytes), set()).add(tuple(samples.ranks))
             yield Sign(finding, max(map(len, pairs.values()), default=1))
 

@@ -150,6 +150,13 @@ def test_what_was_slow_beside_it_and_is_not_again_says_how_often_chance_does_tha
     assert not is_open(gpu, MOST_LAUNCHES, Chance(112))
 
 
+def test_what_several_tests_show_of_one_part_is_no_proof_that_it_is_chance() -> None:
+    """A port that heals after the first launches of four tests."""
+    port = sign(1e-20, 3)
+    mine = Launch(Verdict.DEGRADED, frozenset([*"abc", *port.finding.components]), 3, (port,))
+    assert beyond_chance((mine, P, P), Chance.of(320, [(mine, P, P)] * 4)) == ((1, port),)
+
+
 @pytest.mark.parametrize(
     ("one", "chance", "is_beyond"),
     [
