@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -20,9 +19,6 @@ from fabricheck.records.verdict import Verdict, worst
 
 #: In the folder of a test.
 JUDGEMENT = "judgement.json"
-
-# What the reason for which a check failed began with, before there was a judgement.json.
-_NAMED = re.compile(rf"(?:(?:\w+ )*error: )?({'|'.join(each.value for each in Verdict if each is not Verdict.PASS)}): ")
 
 
 @dataclass(frozen=True)
@@ -67,22 +63,3 @@ def read_judgement(folder: Path) -> CheckJudgement | None:
         _with_files(each, lambda name: os.path.normpath(folder / name)) for each in content.findings
     )
     return replace(judgement, verdict=worst([content.verdict, judgement.verdict]))
-
-
-def judgement_of_old_reason(reason: str | None) -> CheckJudgement | None:
-    """What a check came to that ran before there was a judgement.json, by the reason in ReFrame's report or in a store.
-
-    For what was stored then, and for nothing that runs today. None where the reason names no verdict.
-    """
-    named = _NAMED.match(reason or "")
-    return CheckJudgement(Verdict(named[1])) if named else None
-
-
-def is_of_before(record: Mapping[str, Any]) -> bool:
-    """Whether a test case of ReFrame's report is of a check of Fabricheck that wrote no judgement.json."""
-    return "left_out" in record and "judgement_file" not in record
-
-
-def is_foreign(record: Mapping[str, Any]) -> bool:
-    """Whether a test case of ReFrame's report is of no check of Fabricheck."""
-    return "left_out" not in record

@@ -52,30 +52,37 @@ class MeasurementPlan:
 
     def options(self, output: str) -> list[str]:
         """The options for a run that leaves its result in the file `output`."""
-        matrices = [each for each in self.matrix.split(",") if each]
+        # A relative name is below the suite's folder.
+        matrices = [str(suite_root() / each) for each in self.matrix.split(",") if each]
+        given = {
+            "implementation": self.implementation,
+            "pairs": self.pairs,
+            "turns": self.turns,
+            "iterations": self.iterations,
+            "budget": self.budget,
+            "min-iterations": self.least_iterations,
+            "matrix": ",".join(matrices),
+            "ranks-per-device": self.ranks_per_device if self.ranks_per_device > 1 else 0,
+            "together": self.together,
+            "devices": ",".join(map(str, self.devices)),
+            "burn-in": self.burn_in,
+        }
         return [
             f"--transport={self.transport}",
             f"--operations={','.join(self.operations)}",
-            *([f"--implementation={self.implementation}"] if self.implementation else []),
             f"--schedules={','.join(self.schedules)}",
-            *([f"--pairs={self.pairs}"] if self.pairs else []),
-            *([f"--turns={self.turns}"] if self.turns else []),
             f"--sizes={self.sizes}",
-            *([f"--iterations={self.iterations}"] if self.iterations else []),
-            *([f"--budget={self.budget:g}"] if self.budget else []),
-            *([f"--min-iterations={self.least_iterations}"] if self.least_iterations else []),
             f"--warmup={self.warmup}",
             f"--timeout={self.timeout:g}",
             f"--expect-ranks={self.ranks}",
             f"--expect-nodes={self.nodes}",
             f"--output={output}",
-            # A relative name is below the suite's folder.
-            *([f"--matrix={','.join(str(suite_root() / each) for each in matrices)}"] if matrices else []),
+            *(
+                f"--{name}={value:g}" if isinstance(value, float) else f"--{name}={value}"
+                for name, value in given.items()
+                if value
+            ),
             *(f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()),
-            *([f"--ranks-per-device={self.ranks_per_device}"] if self.ranks_per_device > 1 else []),
-            *([f"--together={self.together}"] if self.together else []),
-            *([f"--devices={','.join(map(str, self.devices))}"] if self.devices else []),
-            *([f"--burn-in={self.burn_in:g}"] if self.burn_in else []),
             *self.more,
         ]
 

@@ -122,12 +122,8 @@ def chosen_by(folder: Path) -> dict[str, tuple[str, ...]]:
 
     Raises UserError where the file is damaged.
     """
-    chosen = _started(folder / RUN).chosen
+    chosen = read_as(folder / RUN, _STARTED).chosen
     return {kind: tuple(chosen.get(kind, ())) for kind in ("tags", "names", "environments")}
-
-
-def _started(file: Path) -> Started:
-    return read_as(file, _STARTED)
 
 
 def set_aside(folder: Path) -> None:
@@ -166,7 +162,7 @@ def read_abandoned(folder: Path) -> FinishedSession:
 
     Raises UserError where `run.json` cannot be read, or what is known of its fleet is damaged.
     """
-    started = _started(folder / RUN)
+    started = read_as(folder / RUN, _STARTED)
     if (fleet := Fleet.of_run(folder)) is not None:
         fleet.end("the run ended before all was measured: --resume measures the rest")
     when = f"the run of {started.started[:19]}Z on {started.host}"

@@ -15,40 +15,14 @@ from fabricheck.jsonfile import read_json
 from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.check_judgement import (
-    is_foreign,
-    is_of_before,
-    judgement_of_old_reason,
-    read_judgement,
-)
+from fabricheck.results.check_judgement import read_judgement
 from fabricheck.session.launches import Launch, Launched, deciding_launch, read_launched
 from fabricheck.session.problems import find_applicability, find_problems
 from fabricheck.session.run_folders import REPORT, runs_of
 
 # What ReFrame 4.10 itself says of a session in its report; what else is there came from --session-extras.
-_OF_REFRAME = frozenset(
-    [
-        "cmdline",
-        "config_files",
-        "data_version",
-        "hostname",
-        "log_files",
-        "num_aborted",
-        "num_cases",
-        "num_failures",
-        "num_skipped",
-        "prefix_output",
-        "prefix_stage",
-        "time_elapsed",
-        "time_end",
-        "time_end_unix",
-        "time_start",
-        "time_start_unix",
-        "user",
-        "uuid",
-        "version",
-        "workdir",
-    ]
+_OF_REFRAME = re.compile(
+    r"cmdline|config_files|data_version|hostname|log_files|(num|prefix|time)_\w+|user|uuid|version|workdir"
 )
 
 
@@ -169,7 +143,7 @@ def read_info(report: Path) -> SessionInfo:
             host=str(info["hostname"]),
             version=str(info["version"]),
             cases=int(info["num_cases"]),
-            extras={name: str(value) for name, value in sorted(info.items()) if name not in _OF_REFRAME},
+            extras={name: str(value) for name, value in sorted(info.items()) if not _OF_REFRAME.fullmatch(name)},
             outputs=Path(info["prefix_output"]),
             stages=Path(info["prefix_stage"]),
             level=level_of(shlex.split(str(info.get("cmdline", "")))),
@@ -210,7 +184,8 @@ def read_cases(report: Path, moved: Callable[[Case], Case] = lambda case: case) 
     launches: dict[tuple[str, str, str], list[Case]] = {}
     try:
         for record in (case for run in content["runs"] for case in run["testcases"]):
-            read = _judged(moved(_case(record)), record)
+            case = moved(_case(record))
+            read = replace(case, judged=read_judgement(case.folder) if case.folder is not None else None)
             launches.setdefault((record["unique_name"], record["partition"], record["environ"]), []).append(read)
     except (KeyError, TypeError, AttributeError):
         raise UserError(f"{report}: is not a report of a run that ReFrame 4.10 wrote to its end") from None
@@ -256,18 +231,10 @@ def _case(record: Mapping[str, object]) -> Case:
         folder=Path(folder) if folder else None,
         is_build=bool(record["fixture"]),
         tags=_texts(record.get("tags")),
-        foreign=is_foreign(record),
+        foreign="left_out" not in record,  # a check of Fabricheck has that
         not_applicable=record.get("not_applicable") is True,
         declared_unsupported=text("declared_unsupported") or "",
     )
-
-
-def _judged(case: Case, record: Mapping[str, object]) -> Case:
-    """The case with what its check came to, by the file that it left."""
-    judged = read_judgement(case.folder) if case.folder is not None else None
-    if judged is None and is_of_before(record):
-        judged = judgement_of_old_reason(case.reason)
-    return replace(case, judged=judged)
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -62,27 +62,20 @@ def rates(cluster: Cluster, link: str) -> list[str]:
     return found
 
 
-def reaches(cluster: Cluster, node: str, port: str, wait_s: int = 1) -> bool:
+def reaches(cluster: Cluster, node: str, port: str) -> bool:
     """Whether TCP from a node gets an answer, if only a refusal, from another node's port."""
     script = (
-        "import errno, socket, sys; s = socket.socket(); s.settimeout(float(sys.argv[2]))\n"
+        "import errno, socket, sys; s = socket.socket(); s.settimeout(1)\n"
         "sys.exit(s.connect_ex((sys.argv[1], 9)) != errno.ECONNREFUSED)"
     )
     enter = ["nsenter", f"--net=/var/run/netns/{cluster.layout.namespace(node)}"]
     address = cluster.layout.ports[port].address
-    command = [*enter, sys.executable, "-c", script, address, str(wait_s)]
+    command = [*enter, sys.executable, "-c", script, address]
     return subprocess.run(command, check=False).returncode == 0
 
 
-def answers_after(cluster: Cluster, node: str, port: str) -> float:
-    """Seconds until TCP from a node has its answer, which is never sooner than the cables allow."""
-    began = time.monotonic()
-    assert reaches(cluster, node, port, 5)
-    return time.monotonic() - began
-
-
-def until(condition: Callable[[], bool], patience_s: float = 15.0) -> bool:
-    deadline = time.monotonic() + patience_s
+def until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 15
     while not condition():
         if time.monotonic() > deadline:
             return False
@@ -108,43 +101,6 @@ def test_two_clusters_do_not_meet(cluster: Cluster, topology: Path) -> None:
     assert cluster.status().missing == ()
 
 
-def test_slow_on_both_sides_then_on_one(cluster: Cluster) -> None:
-    faults.slow(cluster, "nid001:hsn0", 50)
-    assert rates(cluster, "nid001:hsn0") == ["25Mbit", "25Mbit"]
-    faults.slow(cluster, "nid001:hsn0", 20, one_side=True)
-    assert rates(cluster, "nid001:hsn0") == ["40Mbit", "50Mbit"]
-    faults.slow(cluster, "leaf0--spine0", 10)
-    assert rates(cluster, "leaf0--spine0") == ["90Mbit", "90Mbit"]
-    faults.clear(cluster)
-    assert rates(cluster, "nid001:hsn0") == ["50Mbit", "50Mbit"]
-    assert rates(cluster, "leaf0--spine0") == ["100Mbit", "100Mbit"]
-
-
-def test_loss_on_two_ports_of_a_node(cluster: Cluster) -> None:
-    for port in ("nid001:hsn0", "nid001:hsn1"):
-        assert reaches(cluster, "nid002", port)
-        faults.loss(cluster, port, 10000)
-        faults.loss(cluster, port, 10000)
-        assert not reaches(cluster, "nid002", port)
-    faults.clear(cluster)
-    assert reaches(cluster, "nid002", "nid001:hsn0")
-    assert reaches(cluster, "nid002", "nid001:hsn1")
-
-
-def test_a_delay_of_a_cable_and_of_a_trunk(cluster: Cluster) -> None:
-    faults.delay(cluster, "nid002:hsn0", 50_000)
-    assert answers_after(cluster, "nid001", "nid002:hsn0") >= 0.1
-    faults.delay(cluster, "nid002:hsn0", 100_000)
-    assert answers_after(cluster, "nid001", "nid002:hsn0") >= 0.2
-    faults.delay(cluster, "leaf0--spine0", 50_000)
-    assert answers_after(cluster, "nid003", "nid002:hsn0") >= 0.3
-    holders = [one for one in cluster.journal.processes() if one.role.startswith("delay") and one.is_running()]
-    assert len(holders) == 2
-    faults.clear(cluster)
-    assert not any(one.is_running() for one in holders)
-    assert reaches(cluster, "nid003", "nid002:hsn0")
-
-
 def test_a_flapping_trunk_is_sometimes_up_and_sometimes_down(cluster: Cluster) -> None:
     def routes() -> int:
         return ip(cluster, "spine0", "route").count(" via ")
@@ -157,14 +113,6 @@ def test_a_flapping_trunk_is_sometimes_up_and_sometimes_down(cluster: Cluster) -
     faults.clear(cluster)
     assert routes() == whole
     assert reaches(cluster, "nid001", "nid003:hsn0")
-
-
-def test_unplugged(cluster: Cluster) -> None:
-    faults.unplug(cluster, "nid003:hsn0")
-    assert not reaches(cluster, "nid001", "nid003:hsn0")
-    assert reaches(cluster, "nid001", "nid003:hsn1")
-    faults.clear(cluster)
-    assert until(lambda: reaches(cluster, "nid001", "nid003:hsn0"))
 
 
 def test_a_node_and_a_daemon_that_are_gone_are_named_and_come_back(cluster: Cluster) -> None:

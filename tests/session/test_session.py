@@ -205,19 +205,6 @@ def test_what_left_no_judgement_is_incomplete_whatever_reframe_says(tmp_path: Pa
     assert one.verdict is (Verdict.FAIL if phase in ("sanity", "performance") else Verdict.INCOMPLETE)
 
 
-@pytest.mark.parametrize(
-    ("reason", "verdict"),
-    [
-        ("sanity error: INVALID: another transport", Verdict.INVALID),
-        ("performance error: DEGRADED: it is slow", Verdict.DEGRADED),
-        ("build error: cc: error: FAIL to find the header", Verdict.INCOMPLETE),
-    ],
-)
-def test_a_report_of_before_there_was_a_judgement_is_read(tmp_path: Path, reason: str, verdict: Verdict) -> None:
-    (one,) = read(tmp_path, [record(result="fail", fail_phase="sanity", fail_reason=reason)])
-    assert one.verdict is verdict
-
-
 def test_a_judgement_that_is_damaged_is_incomplete(tmp_path: Path) -> None:
     for text in (
         "",
@@ -254,13 +241,11 @@ def test_of_several_launches_of_a_test_half_decide_and_no_defect_is_undone(
     tmp_path: Path, launches: str, counts: str
 ) -> None:
     words = {"D": "DEGRADED", "F": "FAIL", "I": "INCOMPLETE", "X": "INVALID"}
-    passed = record(result="pass")
-    failed = {"result": "fail", "fail_phase": "performance"}
-    runs = [
-        [{**passed, **(failed | {"fail_reason": f"performance error: {words[one]}: why"} if one in words else {})}]
-        for one in launches
-    ]
-    (one,) = read(tmp_path, *runs)
+    for letter, verdict in words.items():
+        (tmp_path / letter).mkdir()
+        write_judgement(tmp_path / letter, [Finding("wrong-plan", Verdict(verdict), "why")])
+    ways = {letter: record(result="fail", stagedir=str(tmp_path / letter)) for letter in words} | {"P": record()}
+    (one,) = read(tmp_path, *([ways[letter]] for letter in launches))
     assert one.verdict.value == words.get(counts, "PASS")
     (told,) = FinishedSession.of(tmp_path, [one], 1).findings
     said = ", ".join(words.get(each, "PASS") for each in launches)
