@@ -42,8 +42,11 @@ _ACCUSED = tuple(
         r"pbs_mom.*: node \d+ \(NODE\) requested job (?:terminate|die)",
         r"slurm_receive_msgs: \[\[NODE\]:\d+\] failed",
         r"NODE \(ranks? [\d, -]+\) did not report",
+        r"\[NODE:\d+:\d+\] .*UCX +WARN +network device .* is not available",
+        r"NODE:\d+:\d+ \[\d+\] .*NCCL WARN .*no socket interface found",
         # Blocks of Open MPI's help texts.
-        r"(?s:(?:unable to create the|could not access|not find an|unable to launch|unable to start)"
+        r"(?s:(?:unable to create the|could not access|not find an|unable to launch|unable to start"
+        r"|invalid value was given)"
         r"(?:(?!-{20}).){0,600}?\n\s*(?:Node|Local host|Host(?:name)?):\s+NODE)",
     )
 )
@@ -69,19 +72,25 @@ _CONNECTIONS = (
     re.compile(
         r"(?s:to route a message to the (?:(?!-{20}).){0,200}?my node:\s+(?P<near>\S+)\s+target node:\s+(?P<far>\S+))"
     ),
+    re.compile(
+        r"(?s:unable to reach each other(?:(?!-{20}).){0,700}?on host: (?P<near>\S+)\s+Process 2[^\n]*: (?P<far>\S+))"
+    ),
     re.compile(r"(?P<near>[\w.-]+):\d+:\d+ \[\d+\].*[Cc]onnect to (?P<far>[\w.-]+)<\d+> (?:failed|returned)"),
     re.compile(r'unable to connect from "(?P<near>[^"]+)" to "(?P<far>[^"]+)"'),
 )
 #: After these MPI waits for ever, or ends.
 ENDLESS = re.compile(
     r"failed to TCP connect|IP address that is\s+unexpected|received unexpected process identifier"
-    r"|[Cc]onnect.*: ?(?:Network is unreachable|No route to host)"
+    r"|unable to reach each other|[Cc]onnect.*: ?(?:Network is unreachable|No route to host)"
 )
 #: What one rank of each node prints where the others do not come, at the start or later.
 _WAITED = re.compile(
     rf"fabricbench: (?:{_NAME}: (?:MPI did not start|the ranks did not meet)"
     r"|no progress for .*?: (?:all ranks of the node of )?ranks? (?P<rank>\d+))"
 )
+#: That some tasks were not launched, and the node of those that were, which end.
+_NOT_LAUNCHED = re.compile(r"srun: error: task \d+ launch failed")
+_LAUNCHED = re.compile(rf"srun: error: {_NAME}: tasks? \d")
 #: The own address of a node, which *CCL prints.
 _ADDRESS = re.compile(r"(?P<node>[\w.-]+):\d+:\d+ \[\d+\] NCCL INFO .*?Using .*?:(?P<address>\d+\.\d+\.\d+\.\d+)<")
 #: Ranks that ended by a signal. Who ends the others sends SIGTERM, and after a failed launch SIGKILL.
@@ -118,13 +127,17 @@ def start_failures(
         short = name if re.fullmatch(r"[\d.]+|.*:.*", name) else short_host(name)
         return short if short in known or (not known and re.match(r"[A-Za-z]", short)) else ""
 
-    accused = _accused(text, node_of)
+    # What is printed later may be of those that were ended.
+    accused = _accused(_before_the_end(text), node_of)
+    silent = [*_silent(text, known if job_nodes in (0, len(known)) else (), node_of, ranks)]
+    if not accused and not silent:
+        accused = _accused(text, node_of)
     if accused and (len(accused) == 1 or len(accused) <= (job_nodes or len(known)) / 2):
         return tuple(_of_node(node, line) for node, line in accused.items())
     if accused:
         return (Finding("start-failed", Verdict.INCOMPLETE, next(iter(accused.values()))),)
     told = (*_unconnected(_before_the_end(text), node_of, nics), *_ended(text, node_of, ranks))
-    return (*told[:1], *_silent(text, known if job_nodes in (0, len(known)) else (), node_of, ranks))
+    return (*told[:1], *silent)
 
 
 def _accused(text: str, node_of: Callable[[str], str]) -> dict[str, str]:
@@ -153,15 +166,18 @@ def _unfolded(names: str) -> list[str]:
 def _silent(
     text: str, known: Collection[str], node_of: Callable[[str], str], ranks: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """The nodes that did not report, where most of the `known` ones did: all their ranks hang or were killed, or they
-    are down. None where rank 0 went on, which waits for all: the launcher may have ended them before they could."""
+    """The nodes that did not report, where most of the `known` ones did: all their ranks hang, were killed or were not
+    launched, or they are down. None where rank 0 went on, which waits for all: the launcher may have ended them before
+    they could."""
     waited = {node_of(match["node"] or ranks.get(match["rank"], "")) for match in _WAITED.finditer(text)}
+    if _NOT_LAUNCHED.search(text):
+        waited.update(node_of(match["node"]) for match in _LAUNCHED.finditer(text))
     silent, first = sorted({*known} - waited), node_of(ranks.get("0", ""))
     is_over = first and first not in waited and silent != [first]
     for node in silent if len(silent) < len(waited - {""}) and not is_over else ():
         own = list_ranks(int(rank) for rank, host in ranks.items() if node_of(host) == node)
         who = f"{node} (rank {own})" if own else node
-        text = f"{who} did not report before the others timed out: hung, killed or down"
+        text = f"{who} did not report, and the others did: hung, killed, down or not able to start ranks"
         yield Finding("node-did-not-report", Verdict.INCOMPLETE, text, (Component.of_node(node),))
 
 

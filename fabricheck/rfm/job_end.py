@@ -31,7 +31,7 @@ from fabricheck.results.fabricbench import read_run, read_unsupported
 from fabricheck.results.guards import require_arrival
 from fabricheck.results.node_state import FOLDER, read_nics, read_states
 from fabricheck.results.start_failures import start_failures
-from fabricheck.rfm.launch import nodes_lost, topology_of
+from fabricheck.rfm.launch import nodes_lost, not_launched, topology_of
 from fabricheck.units import few
 
 RESULT = "result.jsonl"
@@ -97,8 +97,8 @@ def _ended_afterwards(run: Run, status: int, errors: str) -> str:
 
 
 def read_words(file: Path) -> str:
-    """What a job wrote to a file, whatever bytes that are."""
-    return file.read_text(encoding="utf-8", errors="replace")
+    """What a job wrote to a file, whatever bytes that are; nothing where it did not come to make that."""
+    return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
 
 def no_result(test: rfm.RegressionTest, text: str) -> SanityError:
@@ -108,16 +108,25 @@ def no_result(test: rfm.RegressionTest, text: str) -> SanityError:
 
 
 def who_failed(test: rfm.RegressionTest) -> list[Finding]:
-    """Who kept the job of `test` from its end: nodes that Slurm lost, those that scheduler, launcher and libraries
-    name, else those that left no state; and the worst that the nodes report."""
+    """Who kept the job of `test` from its end: nodes that Slurm lost or could not start it on, those that scheduler,
+    launcher and libraries name, else those that left no state; and the worst that the nodes report."""
     result = Path(test.stagedir) / RESULT
-    return [*_nodes_lost(test), *_named(test, result), *faults_of_nodes(result, test.current_partition.fullname)]
+    # Slurm's list of a job that ended for a node may leave that one out.
+    hosts = (place.host for place in read_run(result).ranks) if result.exists() else ()
+    return [
+        *nodes_lost(test, hosts),
+        *not_launched(test),
+        *_named(test, result),
+        *faults_of_nodes(result, test.current_partition.fullname),
+    ]
 
 
 def _named(test: rfm.RegressionTest, result: Path) -> tuple[Finding, ...]:
     topology = topology_of(test.current_partition.fullname)
     nodes = topology.network.nodes if topology is not None and topology.network is not None else ()
-    nodes = tuple((test.job.nodelist if test.job is not None else ()) or nodes)
+    own = (test.job.nodelist if test.job is not None else None) or ["None"]  # as ReFrame has it where a job was short
+    if own != ["None"]:
+        nodes = tuple(own)
     told = start_failures(test.errors() + test.output(), nodes, test.num_nodes, nics=read_nics(result))
     before = {short_host(host) for host in read_states(result).before}
     silent = [node for node in nodes if short_host(node) not in before] if test.num_nodes == len(nodes) else []
@@ -171,12 +180,6 @@ def missing_paths_text(variables: Mapping[str, str]) -> str:
         if path.startswith("/") and not os.path.exists(path)
     ]
     return f": not on this machine: {few(missing)}" if missing else ""
-
-
-def _nodes_lost(test: rfm.RegressionTest) -> tuple[Finding, ...]:
-    """`nodes_lost` of those, too, that only the result file knows."""
-    result = Path(test.stagedir) / RESULT
-    return nodes_lost(test, (place.host for place in read_run(result).ranks) if result.exists() else ())
 
 
 def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -> tuple[Finding, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.extras import number_of_nodes, parse_cores
 from fabricheck.fleet.allocation import parse_duration
-from fabricheck.fleet.nodes import SLURM
+from fabricheck.fleet.nodes import SLURM, ask_slurm
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
 from fabricheck.records.component import Component, short_host
@@ -289,6 +291,17 @@ def nodes_lost(test: rfm.RegressionTest, hosts: Iterable[str] = ()) -> tuple[Fin
         )
         for name, states in sorted(lost.items())
     )
+
+
+def not_launched(test: rfm.RegressionTest) -> Iterator[Finding]:
+    """The first node of the test's job, if Slurm could not start its script there, which then leaves no word."""
+    if test.job is None or test.job.scheduler.registered_name not in SLURM:
+        return
+    with contextlib.suppress(UserError):
+        answer = ask_slurm(["scontrol", "show", "job", str(test.job.jobid)])
+        if match := re.search(r"Reason=JobLaunchFailure\b.*?BatchHost=(\S+)", answer.output, re.DOTALL):
+            text = f"{match[1]}: Slurm cannot start the job there: is the folder of results missing, or full?"
+            yield Finding("start-failed", Verdict.INCOMPLETE, text, (Component.of_node(match[1]),))
 
 
 def _slurm_states(test: rfm.RegressionTest) -> dict[str, set[str]]:

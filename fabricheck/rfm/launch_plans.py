@@ -7,7 +7,7 @@ from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
 
 #: What the job does in the folder of a launch. A plan that ends its launch gets the exit status of that, and the plans
 # after it are launched again. What the launcher prints is of all plans of its launch. Two launches that begin no plan
-# are the end. A job that is cancelled ends when its launcher has ended the ranks.
+# are the end; what the first of them printed stays. A job that is cancelled ends when its launcher has ended the ranks.
 LAUNCH = f"""
 trap 'exit 143' TERM
 end_plan() {{
@@ -23,7 +23,8 @@ launch_plans() (
     open=$(while read -r folder _; do [ -e "$folder/{BEGUN}" ] || echo "$folder"; done < "$2")
     [ -n "$open" ] && [ $idle -lt 2 ] && [ ! -e ended ] || break
     rm -rf {FOLDER}
-    (trap : TERM; . ./launch.sh) > launch.out 2> launch.err < /dev/null
+    [ $idle -gt 0 ] || rm -f launch.out launch.err
+    (trap : TERM; . ./launch.sh) >> launch.out 2>> launch.err < /dev/null
     status=$?
     idle=$((idle + 1))
     for folder in $open; do [ ! -e "$folder/{BEGUN}" ] || {{ idle=0; end_plan "$folder"; }}; done

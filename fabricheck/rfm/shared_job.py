@@ -427,7 +427,7 @@ def _hangs(place: Path, tasks: Sequence[RegressionTask], since: float) -> bool:
     running = [task for task in begun if not (_stage(task) / EXIT_STATUS).exists()]
     is_late = time.monotonic() - since > _START_S * (1 + tasks[0].check.num_tasks / 1000)
     files = [place / "launch.err", *(_stage(task) / "plan.err" for task in running)]
-    return (is_late and not begun) or any(ENDLESS.search(read_words(file)) for file in files if file.exists())
+    return (is_late and not begun) or any(ENDLESS.search(read_words(file)) for file in files)
 
 
 def _stage(task: RegressionTask) -> Path:

@@ -42,12 +42,18 @@ _Gpus = tuple[str, tuple[GpuState, ...], tuple[str, ...], bool]
 
 
 def collect(
-    when: When, folder: Path | None = None, nodes: int = 1, program: Path | None = None, until: float = math.inf
+    when: When,
+    folder: Path | None = None,
+    nodes: int = 1,
+    program: Path | None = None,
+    wanted: Sequence[str] = (),
+    *,
+    until: float = math.inf,
 ) -> NodeState:
     """Return the state of this node, in bounded time. In `folder` the `nodes` of a job leave their addresses.
 
-    `program`: what the job runs. `until`: as UNTIL; who has so little time does not wait for the processes of an
-    earlier job to end.
+    `program`: what the job runs. `wanted`, `until`: as PORTS and UNTIL; who has so little time does not wait for the
+    processes of an earlier job to end.
     """
     notes: list[str] = []
     no_gpus: _Gpus = ("", (), (), False)
@@ -73,7 +79,7 @@ def collect(
     ports = asked[NICS].answer((), notes)
     unread = [source for source, known in ((GPUS, whole), (NICS, not asked[NICS].failed)) if not known]
     xids, events = asked["the kernel's log"].answer((None, None), notes)
-    paths = _Asked("paths to other nodes", lambda: _paths(when, folder, name, ports, nodes), until)
+    paths = _Asked("paths to other nodes", lambda: _paths(when, folder, name, ports, nodes, wanted=wanted), until)
     return NodeState(
         host=name,
         when=when,
@@ -129,7 +135,7 @@ class _Asked:
 
 
 def _paths(
-    when: When, folder: Path | None, host: str, ports: Sequence[NicState], nodes: int
+    when: When, folder: Path | None, host: str, ports: Sequence[NicState], nodes: int, *, wanted: Sequence[str]
 ) -> tuple[BlockedPath, ...]:
     """Return the paths on which nothing passes, before the test, and those that lose large packets, after it."""
     if folder is None:
@@ -137,7 +143,7 @@ def _paths(
     own = nics.own_addresses([port.name for port in ports if port.kind == "ethernet"])
     if when == "after":
         return nics.blocked_paths(folder, host, own)
-    return nics.missing_connections(folder, host, own, nodes) if nodes > 1 else ()
+    return nics.missing_connections(folder, host, own, nodes, wanted) if nodes > 1 else ()
 
 
 def _gpus() -> _Gpus:
@@ -183,13 +189,16 @@ def main(arguments: Sequence[str]) -> None:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     except FileExistsError:
         return
-    state = collect(cast(When, when), folder, int(nodes), Path(program) if program else None, float(until))
+    wanted = [port for port in ports.split(",") if port]
+    state = collect(
+        cast(When, when), folder, int(nodes), Path(program) if program else None, wanted, until=float(until)
+    )
     content: Any = dataclasses.asdict(state)
     draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
     draft.rename(folder / f"{name}.{when}.json")
     # With RDMA data may pass where TCP does not.
     only_tcp = all(nic.kind == "ethernet" for nic in state.nics)
-    if when == "before" and only_tcp and any(path.port in ports.split(",") for path in state.blocked):
+    if when == "before" and only_tcp and any(path.port in wanted for path in state.blocked):
         (folder / f"{name}.unconnected").touch()
 
 

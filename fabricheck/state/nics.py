@@ -295,9 +295,11 @@ def leave_addresses(folder: Path, host: str, own: Addresses) -> None:
     draft.rename(folder / f"{host}{ADDRESSES}")
 
 
-def missing_connections(folder: Path, host: str, own: Addresses, nodes: int) -> tuple[BlockedPath, ...]:
+def missing_connections(
+    folder: Path, host: str, own: Addresses, nodes: int, wanted: Collection[str] = ()
+) -> tuple[BlockedPath, ...]:
     """Return the paths to other nodes' ports on which no TCP connection comes about, before the test of `nodes` nodes,
-    and the ports of others that have the address of this node's.
+    and the ports of others that have the address of this node's. `wanted`: ports that each node has to have.
 
     Each node listens on each of its ports, leaves its addresses with the number of the TCP port as third value, and
     connects to those of `asked_by`. It takes as long as the nodes differ in their start, and at most nine seconds: a
@@ -312,7 +314,7 @@ def missing_connections(folder: Path, host: str, own: Addresses, nodes: int) -> 
         stack.callback((folder / f"{host}{_CLOSED}").touch)
         leave_addresses(folder, host, listening)
         _wait_for(folder, ADDRESSES, nodes, _MEETING_S)
-        asked, equal = _paths(folder, host, own)
+        asked, equal = _paths(folder, host, own, wanted)
         with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
             lost = list(pool.map(lambda path: _unconnected(folder, *path), asked))
         (folder / f"{host}{_CONNECTED}").touch()
@@ -320,7 +322,7 @@ def missing_connections(folder: Path, host: str, own: Addresses, nodes: int) -> 
     return (*(BlockedPath(port, name, 0, 0) for port, name, _ in equal), *filter(None, lost))
 
 
-def _paths(folder: Path, host: str, own: Addresses) -> tuple[list[_Path], list[_Path]]:
+def _paths(folder: Path, host: str, own: Addresses, wanted: Collection[str] = ()) -> tuple[list[_Path], list[_Path]]:
     """Return the paths to the ports of `asked_by` that this node has too, and those to ports of any node with the same
     address, as a bridge that each node has for itself."""
     names = sorted(file.name.removesuffix(ADDRESSES) for file in folder.glob(f"*{ADDRESSES}"))
@@ -329,10 +331,10 @@ def _paths(folder: Path, host: str, own: Addresses) -> tuple[list[_Path], list[_
     for name in names:
         others = json.loads((folder / f"{name}{ADDRESSES}").read_text(encoding="utf-8"))
         for port in own if name != host else ():
-            path = (port, name, others.get(port))
+            path = (port, name, others.get(port, ()))
             if port in others and others[port][0] == own[port][0]:
                 equal.append(path)
-            elif port in others and name in asked_nodes:
+            elif name in asked_nodes and (port in others or port in wanted):
                 asked.append(path)
     return asked, equal
 
@@ -345,6 +347,8 @@ def _wait_for(folder: Path, ending: str, count: int, most_s: float) -> None:
 
 def _unconnected(folder: Path, port: str, name: str, there: Sequence[Any]) -> BlockedPath | None:
     """The path to a port of the node `name` if no connection comes about. While it listens, a firewall refuses."""
+    if not there:
+        return BlockedPath(port, name, _SYN_BYTES, 0)
     try:
         socket.create_connection((there[0], there[2]), timeout=_CONNECT_S).close()
         return None

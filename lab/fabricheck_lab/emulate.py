@@ -76,8 +76,12 @@ def up(*, system: str | None, nodes: int, scale: float | None, topology: Path | 
 
 def limits_of(network: Network, *, in_miniature: bool) -> Iterator[str]:
     """What a fault on this cluster does not show, and what does not run there, a line each."""
+    from fabricheck.suite import suite_root
+    from fabricheck.yardsticks.policy import load_policy
+
     if in_miniature:
-        yield "a loss of less than a third that all links have is not found here: nothing healthy is beside them"
+        margin = load_policy(suite_root() / "config" / "policy.yaml").achievable_margin_of_small
+        yield f"a loss of less than {margin:.0%} that all links have is not found here: nothing healthy is beside them"
         yield "parts that are slow now and then are not looked for here: processes that wait for a core look the same"
     if network.is_rail_only:
         yield "no switches join its rails: MPI uses all NICs, and the stand-in of NCCL has no way between two rails"

@@ -24,6 +24,7 @@ from fabricheck.rfm.launch import (
     nodes_for,
     nodes_lost,
     nodes_up,
+    not_launched,
 )
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.schema import FabricEntry
@@ -177,10 +178,21 @@ def test_a_node_that_slurm_lost_during_the_job_is_named(scheduler: Slurm, told: 
     assert [str(*finding.components) for finding in nodes_lost(test, told)] == lost
 
 
+@pytest.mark.parametrize(("reason", "named"), [("JobLaunchFailure", ["nid3"]), ("NonZeroExitCode", [])])
+def test_the_first_node_of_a_job_that_slurm_could_not_start_is_named(
+    monkeypatch: pytest.MonkeyPatch, reason: str, named: list[str]
+) -> None:
+    """Where its folder is not there, nobody else can say so."""
+    text = f"JobId=6 JobName=test\n   JobState=FAILED Reason={reason} Dependency=(null)\n   BatchHost=nid3\n"
+    monkeypatch.setattr("fabricheck.rfm.launch.ask_slurm", lambda command: SimpleNamespace(output=text))
+    test: Any = SimpleNamespace(job=SimpleNamespace(scheduler=Slurm({}), jobid="6"))
+    assert [(each.code, each.node) for each in not_launched(test)] == [("start-failed", node) for node in named]
+
+
 def test_the_result_file_knows_a_node_that_slurm_left_out_of_a_job_that_was_ended_for_it(tmp_path: Path) -> None:
     lines = TWO_NODES.read_text().replace("node1", "nid1").splitlines(keepends=True)
     (tmp_path / RESULT).write_text("".join(lines[:-1]))
-    job = SimpleNamespace(scheduler=Slurm({"nid1": {"DOWN"}}), nodelist=[])
+    job = SimpleNamespace(scheduler=Slurm({"nid1": {"DOWN"}}), nodelist=["None"], jobid="1")
     told = {"errors": lambda: "", "output": lambda: "", "num_nodes": 2}
     partition = SimpleNamespace(fullname="nowhere:default")
     test: Any = SimpleNamespace(job=job, stagedir=str(tmp_path), current_partition=partition, **told)

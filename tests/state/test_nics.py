@@ -6,7 +6,7 @@ import ast
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 
@@ -239,10 +239,39 @@ FAULTS = {
 }
 
 
+def run(*words: str) -> None:
+    subprocess.run(words, check=True)
+
+
+def make_nodes(stem: str, hosts: Sequence[str], ports: Sequence[str], bare: tuple[str, int]) -> None:
+    """Namespaces whose ports of one name are on one bridge. `bare`: a port, and the number of its host, that has no
+    address."""
+    for place in range(len(ports)):
+        run("ip", "link", "add", f"{stem}b{place}", "type", "bridge", "forward_delay", "0")
+        run("ip", "link", "set", f"{stem}b{place}", "up")
+    for number, host in enumerate(hosts):
+        run("ip", "netns", "add", host)
+        run(
+            "ip",
+            "netns",
+            "exec",
+            host,
+            "nft",
+            "add table ip t; add chain ip t c { type filter hook input priority 0; }",
+        )
+        for place, port in enumerate(ports):
+            near = ("ip", "link", "add", f"{host}p{place}", "master", f"{stem}b{place}", "up")
+            run(*near, "type", "veth", "peer", "name", port, "netns", host)
+            run("ip", "-n", host, "link", "set", port, "up")
+            if (port, number) != bare:
+                run("ip", "-n", host, "addr", "add", f"198.51.{100 + place}.{number + 1}/24", "dev", port)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 @pytest.mark.parametrize("seed", range(effort(6, share=6)))
 def test_all_pairs_of_ports_that_cannot_talk_are_named_and_no_others(tmp_path: Path, seed: int) -> None:
-    """Real network namespaces on a bridge for each port name. One node may be cut off from all others."""
+    """Real network namespaces on a bridge for each port name. One node may be cut off from all others, and one may have
+    a port without an address."""
     rng = np.random.default_rng(seed)
     count, ports = int(rng.integers(2, 6)), [f"hsn{number}" for number in range(rng.integers(1, 3))]
     stem = f"f{os.getpid() % 10_000}s{seed}"
@@ -253,32 +282,15 @@ def test_all_pairs_of_ports_that_cannot_talk_are_named_and_no_others(tmp_path: P
     cut = int(rng.integers(count)) if rng.random() < 0.3 else -1
     planted = {number: kinds[number] for number in chosen}
     planted |= {number: "dropped" for number, (_, source, _) in enumerate(pairs) if source == cut}
+    bare = (str(rng.choice(ports)), int(rng.integers(count))) if rng.random() < 0.4 else ("", -1)
     expected = set()
 
-    def run(*words: str) -> None:
-        subprocess.run(words, check=True)
-
     try:
-        for place in range(len(ports)):
-            run("ip", "link", "add", f"{stem}b{place}", "type", "bridge", "forward_delay", "0")
-            run("ip", "link", "set", f"{stem}b{place}", "up")
-        for number, host in enumerate(hosts):
-            run("ip", "netns", "add", host)
-            run(
-                "ip",
-                "netns",
-                "exec",
-                host,
-                "nft",
-                "add table ip t; add chain ip t c { type filter hook input priority 0; }",
-            )
-            for place, port in enumerate(ports):
-                near = ("ip", "link", "add", f"{host}p{place}", "master", f"{stem}b{place}", "up")
-                run(*near, "type", "veth", "peer", "name", port, "netns", host)
-                run("ip", "-n", host, "link", "set", port, "up")
-                run("ip", "-n", host, "addr", "add", f"198.51.{100 + place}.{number + 1}/24", "dev", port)
+        make_nodes(stem, hosts, ports, bare)
         for which, kind in planted.items():
             port, source, to = pairs[which]
+            if (port, source) == bare:
+                continue
             how, both = FAULTS[kind]
             network = f"198.51.{100 + ports.index(port)}"
             if how.startswith("{"):
@@ -287,10 +299,14 @@ def test_all_pairs_of_ports_that_cannot_talk_are_named_and_no_others(tmp_path: P
             else:
                 run("ip", "-n", hosts[source], "route", "replace", how, f"{network}.{to + 1}/32")
             expected |= {(hosts[source], port, hosts[to]), *([(hosts[to], port, hosts[source])] if both else [])}
+        if bare[0]:
+            without = hosts[bare[1]]
+            expected = {path for path in expected if path[:2] != (without, bare[0])}
+            expected |= {(host, bare[0], without) for host in hosts if host != without}
         script = (
             "import sys; from pathlib import Path; from fabricheck.state import nics; print(flush=True); input(); "
             f"own = nics.own_addresses({ports}); print([(sys.argv[2], way.port, way.to) for way in "
-            f"nics.missing_connections(Path(sys.argv[1]), sys.argv[2], own, {count})])"
+            f"nics.missing_connections(Path(sys.argv[1]), sys.argv[2], own, {count}, {ports})])"
         )
         jobs = [
             subprocess.Popen(

@@ -79,6 +79,30 @@ def pmix_in_open_mpi(bad: str, others: list[str], rng: np.random.Generator) -> l
     return [f"{place} PMIX ERROR: PMIX_ERR_NO_PERMISSIONS in file util/pmix_os_dirpath.c at line 89"]
 
 
+def slurm_aborts_a_launch(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    """What others print is that they were ended while they started."""
+    tasks, how = sorted([*others, bad]), ["Terminated", "Exited with exit code 1", "Killed"]
+    ended = [f"slurmstepd-{node}: error: --task-prolog failed status=1" for node in others[: rng.integers(3)]]
+    ended += [f"srun: error: {node}: task {tasks.index(node)}: {rng.choice(how)}" for node in others]
+    return [
+        "srun: launch/slurm: launch_p_step_launch: StepId=3.4 aborted before step completely launched.",
+        "srun: Job step aborted: Waiting up to 4 seconds for job step to finish.",
+        f"srun: error: task {tasks.index(bad)} launch failed: Unspecified error",
+        *ended,
+    ]
+
+
+def interface_is_missing(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    forms = (
+        [RULE, "WARNING: An invalid value was given for btl_tcp_if_include.  This", "value will be ignored.", "",
+         f"  Local host: {bad}", "  Value:      ib0", "  Message:    Unknown interface name", RULE],
+        [f"[1764525787.12] [{bad}:71:0] ucp_context.c:969  UCX  WARN  network device 'ib0' is not available, please "
+         "use one or more of: 'eth0'(tcp)"],
+        [f"{bad}:17:17 [0] bootstrap.cc:45 NCCL WARN Bootstrap : no socket interface found"],
+    )  # fmt: skip
+    return forms[int(rng.integers(len(forms)))]
+
+
 def folder_is_missing(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
     what = rng.choice(["couldn't chdir to `/scratch/x': No such file or directory", "execve(): fabricbench: not found"])
     return [
@@ -156,8 +180,13 @@ def several_cannot_connect(bad: str, others: list[str], rng: np.random.Generator
 def one_cannot_connect(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
     near, far = (others[0], bad) if rng.random() < 0.5 else (bad, others[0])
     daemon = "ORTE does not know how to route a message to the specified daemon\nlocated on the indicated node:"
-    block = [RULE, daemon, f"  my node:   {near}", f"  target node:  {far}", RULE]
-    return block if rng.random() < 0.5 else unable(near, far)
+    forms = (
+        [RULE, daemon, f"  my node:   {near}", f"  target node:  {far}", RULE],
+        [RULE, "At least one pair of MPI processes are unable to reach each other for", "MPI communications.", "",
+         f"  Process 1 ([[29748,1],6]) is on host: {near}", f"  Process 2 ([[29748,1],4]) is on host: {far}", RULE],
+        unable(near, far),
+    )  # fmt: skip
+    return forms[int(rng.integers(len(forms)))]
 
 
 def nccl_cannot_connect(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
@@ -220,6 +249,8 @@ KINDS: dict[Maker, str] = {
     node_is_drained: "node",
     pmix_folder: "node",
     pmix_in_open_mpi: "node",
+    slurm_aborts_a_launch: "node",
+    interface_is_missing: "node",
     folder_is_missing: "node",
     daemon_lost: "node",
     program_is_missing: "node",

@@ -36,15 +36,17 @@ def find_blocked(states: States, topology: Topology | None) -> Iterator[Finding]
     described = {nic.name for nic in topology.nics} if topology is not None else set()
     described &= {nic.name for state in nodes.values() for nic in state.nics}
     network = topology.network if topology is not None else None
+    shared = {port: set[str]().union(*paths) for (code, port), paths in blocked.items() if code == _SAME}
     for (code, port), paths in blocked.items():
         if code == _SAME:
             # Of a network that the topology does not have each node may have one of its own.
-            ports = tuple(Component(Kind.NIC, port, host) for host in sorted(set[str]().union(*paths)))
+            ports = tuple(Component(Kind.NIC, port, host) for host in sorted(shared[port]))
             verdict = Verdict.INVALID if port in described else Verdict.PASS
             yield Finding(code, verdict, f"{either(ports)}: both have the same IP address", ports)
             continue
         verdict = Verdict.DEGRADED if not described or port in described else Verdict.PASS
-        probed = _probed(nodes, port, paths)
+        # A probe of an address that two ports have is answered by either.
+        probed = [pair for pair in _probed(nodes, port, paths) if shared.get(port, set()).isdisjoint(pair)]
         for explanation in explain([_row(pair, port, pair in paths, network) for pair in probed]):
             members = [probed[number] for number in explanation.rows]
             components = named_of(explanation.components)

@@ -92,15 +92,18 @@ def test_ports_of_another_network_than_the_described_one_are_only_told() -> None
 
 @pytest.mark.parametrize("seed", range(effort(5)))
 def test_ports_with_one_address_are_named_and_no_other(seed: int) -> None:
-    """Of a described port; each node may have a bridge of its own."""
+    """Of a described port; each node may have a bridge of its own. What is sent to an address that two have arrives
+    at either."""
     rng = np.random.default_rng(seed)
     hosts = [f"nid00{number}" for number in range(1, rng.integers(3, 9))]
     for port, verdict in ((PORT, Verdict.INVALID), ("docker0", Verdict.PASS)):
         same = sorted(map(str, rng.choice(hosts, 2, replace=False)))
         before = []
         for host in hosts:
-            blocked = tuple(BlockedPath(port, other, 0, 0) for other in same if host in same and other != host)
-            before.append(node(host, nics=(nic(PORT), nic("docker0")), blocked=blocked))
+            blocked = [BlockedPath(port, other, 0, 0) for other in same if host in same and other != host]
+            lost = [other for other in hosts if (host in same) != (other in same) and rng.random() < 0.5]
+            blocked += [BlockedPath(port, other, 60, 0) for other in lost]
+            before.append(node(host, nics=(nic(PORT), nic("docker0")), blocked=tuple(blocked)))
         (found,) = find_blocked(states(before, []), ALPS)
         assert (found.code, found.verdict) == ("same-identity", verdict)
         assert [part.text for part in found.components] == [f"{host}:{port}" for host in same]
