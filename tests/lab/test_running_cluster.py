@@ -58,7 +58,7 @@ def rates(cluster: Cluster, link: str) -> list[str]:
     for device in cluster.cable(link).ends:
         command = ["tc", "-n", device.namespace, "qdisc", "show", "dev", device.name]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        found.append(said.split(" rate ")[1].split()[0] if " rate " in said else "none")
+        found.append(said.split(" rate ")[1].split()[0])
     return found
 
 
