@@ -260,7 +260,8 @@ def lock_output(context: click.Context, suite: Suite, selection: Selection, outp
 
 def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> None:
     from fabricheck.commands.fleet import nodes_wanted
-    from fabricheck.session.reframe import list_suite, require_tags
+    from fabricheck.rfm.duration import seconds_together
+    from fabricheck.session.reframe import list_suite, planned_seconds, require_tags
     from fabricheck.session.reframe_report import past_seconds
     from fabricheck.session.start import require_ready
     from fabricheck.units import plural
@@ -271,11 +272,23 @@ def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> N
     listing = list_suite(suite, selection, output)
     click.echo(listing.notes, err=True, nl=False)
     past = past_seconds(output / "runs", selection.whole_system)
-    known = [past[case] for case in listing.cases if case in past]
+    plans = {} if past.keys() >= set(listing.cases) else planned_seconds(suite, selection, output)
+    known, planned = [], []
     for case in listing.cases:
-        click.echo(f"{case}  {past[case]:.0f} s" if case in past else case)
-    took = f"{len(known)} took {sum(known):.0f} s the last time"
-    click.echo(f"fabricheck: {plural(len(listing.cases), 'test')}: {took}", err=True)
+        if (seconds := past.get(case)) is not None:
+            known.append(seconds)
+            click.echo(f"{case}  {seconds:.0f} s")
+        elif (seconds := plans.get(case.rpartition(" @")[0])) is not None:
+            planned.append(seconds)
+            click.echo(f"{case}  at most {seconds:.0f} s")
+        else:
+            click.echo(case)
+    texts = [f"{len(known)} took {sum(known):.0f} s the last time"] if known else []
+    if planned:
+        texts.append(f"{len(planned)} take at most {seconds_together(planned):.0f} s by their plans, in one job")
+    if others := len(listing.cases) - len(known) - len(planned):
+        texts.append(f"{others} have neither an earlier run nor a plan")
+    click.echo(f"fabricheck: {plural(len(listing.cases), 'test')}: {'; '.join(texts)}", err=True)
     if nodes := nodes_wanted(suite, selection, wanted):
         click.echo(f"fabricheck: {nodes}", err=True)
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from reframe.core.logging import getlogger
+
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
 from fabricheck.records.operations import (
@@ -158,12 +160,16 @@ def _rounds(plan: MeasurementPlan, operation: str, schedule: str) -> int:
 
 def fitted_plan(test: Any, plan: MeasurementPlan) -> MeasurementPlan:
     """As much of the plan of a test as fits into its `minutes`, and over a fleet into half of what is left of its job;
-    sets the time limit of its job where neither test nor partition has one."""
+    tells its time and the time limit of its job, which it sets where neither test nor partition has one."""
     extras = test.current_partition.extras
     left = Fleet.read(Path(extras[KEY])).seconds_left if KEY in extras else math.inf
     fitted = fit(plan, min(60 * test.minutes + plan.burn_in, left / 2))
     test.shortened = fitted.left_out
+    limit = float(test.time_limit)
     if not test.is_limit_given:
-        test.time_limit = fitted.job_seconds(float(test.time_limit))
+        test.time_limit = limit = fitted.job_seconds(limit)
     test.planned_seconds = fitted.seconds
+    told = f"takes {fitted.seconds:.0f} s at most by its plan"
+    more = f"; {fitted.left_out}" if fitted.left_out else ""
+    getlogger().info(f"{test.display_name}: {told}; its job is limited to {limit / 60:.0f} minutes{more}")
     return fitted.plan

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,6 +114,17 @@ def list_suite(suite: Suite, selection: Selection, output: Path) -> Listing:
     require_listed(command, f"{out}\n{err}", known, suite.settings(selection.whole_system), output)
     cases = re.findall(r"^- (.+) /[0-9a-f]+ (@\S+)$", out, re.MULTILINE)
     return Listing(tuple(" ".join(case) for case in cases), err)
+
+
+def planned_seconds(suite: Suite, selection: Selection, output: Path) -> dict[str, float]:
+    """How long each test takes at most by its plan, by its name, as a dry run says; without those that have no plan."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**environment_of(suite, selection, output), "RFM_PREFIX": folder}
+        command = [*command_of(suite, selection), "--dry-run"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return {
+        name: float(took) for name, took in re.findall(r"^(.+): takes (\d+) s at most by", done.stdout, re.MULTILINE)
+    }
 
 
 def command_of(suite: Suite, selection: Selection) -> list[str]:

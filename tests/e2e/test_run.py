@@ -93,7 +93,7 @@ def test_the_checks_that_would_run_are_listed(toy: ToySuite) -> None:
     job = fabricheck_run(toy, "--list")
     assert job.returncode == 0, job.stderr
     assert job.stdout == "Measures @toy:default+none\n"
-    assert "1 test: 0 took 0 s the last time" in job.stderr
+    assert "1 test: 1 have neither an earlier run nor a plan" in job.stderr
     assert not list(toy.output.glob("runs/*"))
     assert not (toy.output / "store").exists()
 
