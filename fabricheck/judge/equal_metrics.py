@@ -32,7 +32,7 @@ from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.network import Network, node_of
 from fabricheck.topology.nic import nic_of
 from fabricheck.topology.orbits import orbit
-from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks, nics_of_lone_ranks, node_name
+from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks, nics_of_lone_ranks
 from fabricheck.units import format_size
 from fabricheck.yardsticks.policy import host_memory_of
 
@@ -158,8 +158,7 @@ class Places:
     @classmethod
     def of(cls, run: Run, topology: Topology | None) -> Places:
         """Read the places of a run."""
-        indexes = gpu_of_ranks(run)
-        ranks = {each.rank: replace(each, host=node_name(each.host, topology)) for each in run.ranks}
+        ranks, indexes = {each.rank: each for each in run.ranks}, gpu_of_ranks(run)
         unknown = cls(run, None, ranks, indexes)
         if topology is None:
             return unknown

@@ -42,7 +42,7 @@ class Kind(str, Enum):
 
 def short_host(host: str) -> str:
     """Return the name of a node without its domain; an address of IPv4 has none."""
-    return host if host.replace(".", "").isdigit() else host.partition(".")[0]
+    return host if host.replace(".", "").isdigit() else host.partition(".")[0] or host
 
 
 _SOFTWARE = frozenset((Kind.LIBRARY, Kind.MPI, Kind.DRIVER, Kind.KERNEL, Kind.FIRMWARE, Kind.SETTING))

@@ -15,7 +15,7 @@ from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import NoPathError, host_links, path_to_nic
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.nic import nics_of
-from fabricheck.topology.placement import gpu_of_ranks, nics_of_ranks, node_name
+from fabricheck.topology.placement import gpu_of_ranks, nics_of_ranks
 
 # What schedulers and MPI's start send over another network is less than this share of all that a node sent.
 _LEAST_SHARE = 0.1
@@ -31,7 +31,7 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
     """
     members = [each for each in run.ranks if each.rank in samples.ranks]
     hosts = dict.fromkeys(each.host for each in members)
-    components = {Component.of_node(node_name(host, topology)) for host in hosts}
+    components = {Component.of_node(host) for host in hosts}
     if topology is None:
         return _by_name(components)
     indexes = gpu_of_ranks(run)
@@ -58,9 +58,8 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
             for each in members
             if each.host == host and each.device is not None
         }
-        node = node_name(host, topology)
         components |= {
-            replace(each, node=node, far_node=node if each.far else "", address=addresses.get(each.name, ""))
+            replace(each, node=host, far_node=host if each.far else "", address=addresses.get(each.name, ""))
             for each in parts
         }
     return _by_name(components)

@@ -51,7 +51,7 @@ def gpu_of_ranks(run: Run) -> dict[int, int]:
 
 
 def with_node_indexes(run: Run, topology: Topology | None) -> Run:
-    """Return the run with each rank's GPU under its node-local index (`gpu_of_ranks`).
+    """Return the run with each rank's GPU under its node-local index (`gpu_of_ranks`), and its host as `node_name`.
 
     Where a driver shows more GPUs than the topology describes, as in a container, a job sees some of the node's GPUs
     alone: then the driver's GPUs are those of the ranks, by PCI address, and get the index that the ranks give them.
@@ -59,10 +59,10 @@ def with_node_indexes(run: Run, topology: Topology | None) -> Run:
     if topology is not None:
         run = replace(run, states=_states_of_job(run, len(topology.gpus)))
     indexes = gpu_of_ranks(run)
-    ranks = (
-        replace(rank, device=replace(rank.device, index=indexes[rank.rank])) if rank.device is not None else rank
-        for rank in run.ranks
-    )
+    ranks = []
+    for rank in run.ranks:
+        device = replace(rank.device, index=indexes[rank.rank]) if rank.device is not None else None
+        ranks.append(replace(rank, host=node_name(rank.host, topology), device=device))
     return replace(run, ranks=tuple(ranks))
 
 

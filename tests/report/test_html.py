@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
@@ -187,6 +187,7 @@ def past_named(name: str) -> Past:
 
 @settings(max_examples=effort(40), deadline=None)
 @given(name=NASTY)
+@example(name="nid001.site.org")
 def test_no_name_makes_an_element_or_an_attribute(name: str) -> None:
     page = page_named(name)
     assert {tag for tag, _ in page.elements} <= KNOWN
