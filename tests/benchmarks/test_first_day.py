@@ -31,6 +31,7 @@ def recorded() -> Sessions:
     return launches(LAUNCHES[0])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("parts", [JUDGE.parts, ()], ids=["with parts", "without parts"])
 def test_planted_faults_are_found_and_named(recorded: Sessions, parts: tuple[object, ...]) -> None:
     judge = JUDGE if parts else replace(JUDGE, parts=())

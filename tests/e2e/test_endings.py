@@ -20,7 +20,7 @@ from fabricheck.suite import suite_root
 from tests.support import no_locks
 from tests.support.toy import ToySuite
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 FABRICHECK = (sys.executable, "-m", "fabricheck")
 NO_LOCKS = (sys.executable, no_locks.__file__, "ENOSYS")

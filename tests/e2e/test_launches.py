@@ -17,7 +17,7 @@ from fabricheck.store.reading import history
 from tests.support.sessions import result_file
 from tests.support.toy import ToySuite
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 REFERENCES = """\
 $sources:

@@ -11,7 +11,7 @@ import pytest
 
 from fabricheck.suite import suite_root
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 #: Stands for the NVML of a node with four GPUs: its first call takes SLOW seconds, as where no persistence daemon keeps
 #: the driver in use; another's process is on GPU 0; MISSING GPUs are not there, and one may run at a lower PCIe width.

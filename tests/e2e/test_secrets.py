@@ -16,7 +16,7 @@ from fabricheck.suite import suite_root
 from tests.support.bench import built
 from tests.support.toy import ToySuite
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 SECRETS = {
     "NCCL_BEARER": "nccl-s3cr3t-01",

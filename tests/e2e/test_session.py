@@ -17,7 +17,7 @@ from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.suite_run import Launcher
 from tests.support.toy import CHECK, SETTINGS, ToySuite
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 
 def run(toy: ToySuite, selection: Selection | None = None) -> FinishedSession:

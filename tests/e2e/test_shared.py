@@ -12,7 +12,7 @@ import pytest
 from tests.support.toy import make_toy
 from tests.support.users import SOMEONE, as_user, give
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 
 def test_each_user_of_a_group_gets_the_verdict_of_what_was_measured(public: Path) -> None:

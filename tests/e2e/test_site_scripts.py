@@ -28,7 +28,7 @@ from tests.support.users import give, public
 
 __all__ = ["public"]
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 NIGHTLY = suite_root() / "ci" / "nightly.sh"
 

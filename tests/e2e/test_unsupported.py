@@ -18,7 +18,7 @@ from tests.support.toy import ToySuite
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 SETTINGS = """
 site_configuration = {

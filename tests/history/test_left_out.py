@@ -48,7 +48,7 @@ def with_incident(values: Floats, hit: int, first: int, sessions: int) -> tuple[
     return worse, without
 
 
-@pytest.mark.parametrize("sessions", [12, 60, 100])
+@pytest.mark.parametrize("sessions", [12, 60, pytest.param(100, marks=pytest.mark.full)])
 @pytest.mark.parametrize(("hit", "lasts"), [(METRICS, 4), (METRICS // 3, 4), (METRICS, 1)])
 def test_a_base_with_an_incident_gives_what_it_gives_without(sessions: int, hit: int, lasts: int) -> None:
     for seed, shape in enumerate(SHAPES[:: 1 if is_full() else 3]):

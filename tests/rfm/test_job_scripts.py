@@ -146,6 +146,7 @@ PULL = '[ "$1" = pull ] && echo "pull $2" >> {0} && exit\n'
 SAY = 'echo "${{INSIDE:-outside}} ${{0##*/}} $*" >> {0}\n'
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("platform", CONTAINERS)
 def test_all_launches_are_in_the_container(tmp_path: Path, platform: str) -> None:
     """The launcher starts the container, and that fabricbench, which finds what is named by its path. Of vendor suites:

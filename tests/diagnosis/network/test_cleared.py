@@ -51,7 +51,10 @@ def suspected(parts: SlowParts, name: str) -> bool:
     return any(name in names_of(suspect) for suspect in parts.suspects)
 
 
-@pytest.mark.parametrize("loss", [0.06, 0.15, 0.5])
+_FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize("loss", [pytest.param(0.06, marks=_FULL), 0.15, pytest.param(0.5, marks=_FULL)])
 def test_who_is_healthy_now_is_not_suspected_and_who_is_as_slow_stays(loss: float) -> None:
     """Whether fewer pairs at a time give more or not; a loss of 6% is a moment's load, or chance, in a screen. Who has
     half of a large loss left is not healthy."""

@@ -66,7 +66,7 @@ def test_one_fault_is_named(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("slow", [(0, 1, 2), (0, 3, 6)], ids=["of one leaf", "of both"])
-@pytest.mark.parametrize("loss", [0.1, 0.3])
+@pytest.mark.parametrize("loss", [0.1, pytest.param(0.3, marks=pytest.mark.full)])
 def test_three_of_eight_nodes_are_named_though_most_pairs_are_theirs(slow: tuple[int, ...], loss: float) -> None:
     """The middle pair is a slow one, and of four nodes of a leaf three are nearly the leaf: in most plans of 28
     pairs."""
@@ -230,7 +230,13 @@ def of_four_leaves(faults: list[Fault], seed: int) -> tuple[bool, Localization]:
 
 
 @pytest.mark.parametrize(
-    "names", [("spine0", "spine1"), ("leaf0", "leaf2", "spine1"), ("leaf1", "leaf3", "spine0")], ids="-".join
+    "names",
+    [
+        ("spine0", "spine1"),
+        pytest.param(("leaf0", "leaf2", "spine1"), marks=pytest.mark.full),
+        pytest.param(("leaf1", "leaf3", "spine0"), marks=pytest.mark.full),
+    ],
+    ids="-".join,
 )
 def test_faults_of_most_pairs_are_named_though_none_explains_anything_alone(names: tuple[str, ...]) -> None:
     """The middle pair is a slow one, and 2.5 times the noise is too little for the fastest to stand apart."""
@@ -244,7 +250,7 @@ def test_faults_of_most_pairs_are_named_though_none_explains_anything_alone(name
     "faults",
     [
         (Fault("nid00002:hsn0", 0.131), Fault("spine1", 0.061)),
-        (Fault("leaf6--spine2", 0.157), Fault("leaf1--spine2", 0.136)),
+        pytest.param((Fault("leaf6--spine2", 0.157), Fault("leaf1--spine2", 0.136)), marks=pytest.mark.full),
     ],
 )
 def test_two_faults_are_named_where_nobody_knows_the_routes(faults: tuple[Fault, ...]) -> None:
