@@ -214,8 +214,10 @@ def _earlier(output: Path, selection: Selection, wanted: Wanted) -> tuple[Path |
         output.resolve() / "runs", selection.whole_system, wanted.resume, over_nodes=wanted.nodes is not None
     )
     click.echo(f"fabricheck: resumes {earlier}: its complete results are taken over", err=True)
-    chosen = selection.chosen if any(selection.chosen.values()) else chosen_by(earlier)
-    return earlier, replace(selection, **chosen)  # type: ignore[arg-type]
+    if any(selection.chosen.values()):
+        return earlier, selection
+    then = chosen_by(earlier)
+    return earlier, replace(selection, tags=then["tags"], names=then["names"], environments=then["environments"])
 
 
 def _conclude(context: click.Context, session: FinishedSession, outcome: Outcome, *, kept: bool) -> None:

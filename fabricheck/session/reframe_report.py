@@ -21,8 +21,29 @@ from fabricheck.session.problems import find_applicability, find_problems
 from fabricheck.session.run_folders import REPORT, runs_of
 
 # What ReFrame 4.10 itself says of a session in its report; what else is there came from --session-extras.
-_OF_REFRAME = re.compile(
-    r"cmdline|config_files|data_version|hostname|log_files|(num|prefix|time)_\w+|user|uuid|version|workdir"
+_OF_REFRAME = frozenset(
+    [
+        "cmdline",
+        "config_files",
+        "data_version",
+        "hostname",
+        "log_files",
+        "num_aborted",
+        "num_cases",
+        "num_failures",
+        "num_skipped",
+        "prefix_output",
+        "prefix_stage",
+        "time_elapsed",
+        "time_end",
+        "time_end_unix",
+        "time_start",
+        "time_start_unix",
+        "user",
+        "uuid",
+        "version",
+        "workdir",
+    ]
 )
 
 
@@ -143,7 +164,7 @@ def read_info(report: Path) -> SessionInfo:
             host=str(info["hostname"]),
             version=str(info["version"]),
             cases=int(info["num_cases"]),
-            extras={name: str(value) for name, value in sorted(info.items()) if not _OF_REFRAME.fullmatch(name)},
+            extras={name: str(value) for name, value in sorted(info.items()) if name not in _OF_REFRAME},
             outputs=Path(info["prefix_output"]),
             stages=Path(info["prefix_stage"]),
             level=level_of(shlex.split(str(info.get("cmdline", "")))),
