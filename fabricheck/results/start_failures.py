@@ -127,8 +127,9 @@ def start_failures(
         short = name if re.fullmatch(r"[\d.]+|.*:.*", name) else short_host(name)
         return short if short in known or (not known and re.match(r"[A-Za-z]", short)) else ""
 
-    # What is printed later may be of those that were ended.
-    accused = _accused(_before_the_end(text), node_of)
+    # Later lines may come from ranks that the launcher ended.
+    before = _before_the_end(text)
+    accused = _accused(before, node_of)
     silent = [*_silent(text, known if job_nodes in (0, len(known)) else (), node_of, ranks)]
     if not accused and not silent:
         accused = _accused(text, node_of)
@@ -136,7 +137,7 @@ def start_failures(
         return tuple(_of_node(node, line) for node, line in accused.items())
     if accused:
         return (Finding("start-failed", Verdict.INCOMPLETE, next(iter(accused.values()))),)
-    told = (*_unconnected(_before_the_end(text), node_of, nics), *_ended(text, node_of, ranks))
+    told = (*_unconnected(before, node_of, nics), *_ended(text, node_of, ranks))
     return (*told[:1], *silent)
 
 

@@ -23,7 +23,7 @@ class FlowNetwork:
     terminals: tuple[str, ...]
     capacity: Matrix
 
-    @cached_property
+    @property
     def has_all_cuts(self) -> bool:
         """Whether `cuts` are all that there are, so that the least is what flows reach (Ford and Fulkerson)."""
         return len(self.capacity) <= MOST_VERTICES

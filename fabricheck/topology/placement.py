@@ -16,7 +16,7 @@ from fabricheck.topology.nic import nic_of
 
 
 def node_name(host: str, topology: Topology | None) -> str:
-    """The name of a host in the network of a topology; without a domain where that does not have it."""
+    """Return the name of a host in the network of a topology, or without its domain if that does not have it."""
     if topology is not None and topology.network is not None:
         with contextlib.suppress(UserError):
             return topology.network.node_of_host(host)
@@ -59,10 +59,11 @@ def with_node_indexes(run: Run, topology: Topology | None) -> Run:
     if topology is not None:
         run = replace(run, states=_states_of_job(run, len(topology.gpus)))
     indexes = gpu_of_ranks(run)
+    names = {host: node_name(host, topology) for host in {rank.host for rank in run.ranks}}
     ranks = []
     for rank in run.ranks:
         device = replace(rank.device, index=indexes[rank.rank]) if rank.device is not None else None
-        ranks.append(replace(rank, host=node_name(rank.host, topology), device=device))
+        ranks.append(replace(rank, host=names[rank.host], device=device))
     return replace(run, ranks=tuple(ranks))
 
 

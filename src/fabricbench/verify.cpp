@@ -141,8 +141,8 @@ void Verifier::check(bool all_bytes) {
     return pattern::Check{stretches, number, moment_, summands_, stamps_only ? 1U : 0U};
   };
   std::uint64_t words = 0;
-  for (std::size_t i = 0; i < in_use(received_); ++i)
-    words += words_of(received_[i], moment_.stride, stamps_only).count();
+  for (std::size_t i = 0; i < received_.size() / slots_; ++i)
+    words += ring_.used() * words_of(received_[i], moment_.stride, stamps_only).count();
   if (!received_.empty()) {
     const auto* stretches = reinterpret_cast<const pattern::Stretch*>(table_.data());
     context_.stream.count_wrong(check_of(stretches, in_use(received_)), words,
