@@ -44,7 +44,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSeries:
-    """What a metric was measured of.
+    """The measurement that a metric comes from.
 
     `operation`, `implementation`, `transport`, `schedule` and `bytes` as in the result file. `devices`: the GPU of each
     rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted collective
@@ -55,8 +55,8 @@ class MeasuredSeries:
     cores. `host_memory` and `buffers`: the kind of host memory and where the buffers of a pair lie, as in the plan of
     the result file; None where all is on devices. `floor_fraction`: share of `expected` under which a large transfer
     fails; it is lowered by the time that a small one needs to start, and so is `achievable`.
-    `nics`: those of each rank, where libfabric is told or chooses them, by the topology's names or others; over several
-    each message goes in stripes. `without_switch`: the variable that keeps NCCL from reducing in the switch, where one
+    `nics`: the NICs of each rank with libfabric, by the topology's names or others; over several of them a message goes
+    in stripes. `without_switch`: the variable that keeps NCCL from reducing in the switch, where one
     does.
 
     Of patterns that are lists of messages (`LISTED`): `groups`, their (n, g, k); `messages`, source, destination,
@@ -92,9 +92,8 @@ class MeasuredSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class Question(MeasuredSeries):
-    """What is to be expected of a series: who transfers what, by which transport, at which schedule. `gpus`: of each
-    rank, in order; empty for the host backend. `steps` of an operation that is a list of messages, and the `transports`
-    of each."""
+    """A series on the topology that limits it. `gpus`: the GPU of each rank, in order; empty for the host backend.
+    `steps` of an operation that is a list of messages, and the `transports` of each."""
 
     topology: Topology
     gpus: tuple[Gpu, ...]

@@ -97,7 +97,7 @@ def _ended_afterwards(run: Run, status: int, errors: str) -> str:
 
 
 def read_words(file: Path) -> str:
-    """What a job wrote to a file, whatever bytes that are; nothing where it did not come to make that."""
+    """Return the text that a job wrote to a file, whatever bytes it has; empty if there is no file."""
     return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
 

@@ -144,8 +144,8 @@ class Chance:
         """The probability that chance shows anything like that in one launch of a healthy session (Bonferroni).
 
         By its own p, or that it is below a minimum; and, since single values have tails that no distribution knows, by
-        how often a metric is slow by chance, for as many metrics at once. Launches in
-        which the same part is slow say nothing of chance.
+        how often a metric is slow by chance, for as many metrics at once. Launches in which the same part is slow say
+        nothing of chance.
         """
         p = 0.0 if sign.finding.verdict is Verdict.FAIL else sign.finding.p
         if p is None:

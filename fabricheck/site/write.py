@@ -131,7 +131,7 @@ def topology_text(facts: NodeFacts, system: str, network: Mapping[str, Any] | No
         content["nvlink_domain"] = on_one_line({"nodes": count, "source": source})
     content |= network or {}
     checks = [f"Check: {_line(note)}." for note in (*facts.problems, *facts.notes)]
-    checks += [f"Left out: {note}" for name, note in _LEFT_OUT.items() if not content.get(name, name)]
+    checks += [f"Left out: {note}" for name, note in _LEFT_OUT.items() if name in content and not content[name]]
     known = {name: value for name, value in content.items() if value or name not in _LEFT_OUT}
     text = io.StringIO()
     round_trip_yaml(110).dump(known, text)

@@ -140,7 +140,7 @@ class NetworkLinkEntry(_Strict):
 
     technology: Annotated[str, Field(min_length=1)]
     """for example `HDR200` or `Slingshot 11`"""
-    count: Annotated[int, Field(ge=1, le=10000)] = 1
+    count: Annotated[int, Field(ge=1, le=10_000)] = 1
     """parallel links of each pair of ends"""
     rate: Annotated[Rate, Field(description="of one link, in one direction, with its unit")]
     source: Source
