@@ -11,8 +11,9 @@
 namespace fabricbench {
 namespace {
 
-// Of the time of an iteration, what looks at every byte may add to it on average.
-constexpr double kShareOfFullChecks = 0.03;
+// Of the time of an iteration, what looks at every byte may add to it on average: with the stamps of a train, which
+// take 1% on two H200, a healthy run is at most 3% longer.
+constexpr double kShareOfFullChecks = 0.02;
 
 // What arrives at this rank: by whom it was sent and from where, whoever passed it on.
 std::vector<Transfer> received_transfers(const Group& group, int rank) {
