@@ -96,12 +96,3 @@ def test_what_only_the_judge_finds_is_launched_again(toy: ToySuite, tmp_path: Pa
     job = fabricheck_run(toy)
     assert job.returncode == 0, job.stdout + job.stderr
     assert "was launched 3 times: DEGRADED, PASS, PASS; the result is PASS" in " ".join(job.stdout.split())
-
-
-def test_wrong_data_in_a_later_launch_stand(toy: ToySuite) -> None:
-    count = f"echo >> {toy.output}/launched; test $(wc -l < {toy.output}/launched) -eq 1"
-    first, second = (judged(toy, each) for each in (Verdict.DEGRADED, Verdict.FAIL))
-    toy.plant("; true", f"; if {count}; then cp {first} .; else cp {second} .; fi; false")
-    job = fabricheck_run(toy)
-    assert job.returncode == 3, job.stdout + job.stderr
-    assert json.loads((folder_of(toy) / "verdict.json").read_text())["verdict"] == "FAIL"

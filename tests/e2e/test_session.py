@@ -10,7 +10,6 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
 from fabricheck.session.problems import problems_of_cases
 from fabricheck.session.reframe import Selection, reframe_program
 from fabricheck.session.reframe_report import FinishedSession
@@ -49,30 +48,6 @@ def test_a_failing_check_keeps_its_result_file_and_is_red_whatever_its_next_laun
     assert [each.message.endswith(told) for each in session.findings] == [True]
 
 
-def test_a_slow_launch_that_the_others_outvote_is_told_and_keeps_nothing_from_green(toy: ToySuite) -> None:
-    write_judgement(toy.suite.root, [Finding("slow-part", Verdict.DEGRADED, "slow")])
-    slow = f"cp {toy.suite.root / JUDGEMENT} . && false"
-    toy.plant("; true", f"; if mkdir {toy.output}/launched; then {slow}; fi")
-    session = run(toy, Selection("toy", more=("--reruns=2",)))
-    assert problems(session) == []
-    said = "was launched 3 times: DEGRADED, PASS, PASS; the result is PASS"
-    assert [one.message.endswith(said) for one in session.findings] == [True]
-
-
-def test_a_check_that_measures_nothing(toy: ToySuite) -> None:
-    toy.plant("> result.jsonl", "")
-    session = run(toy)
-    assert verdicts(session) == [Verdict.INCOMPLETE]
-    assert "passed without leaving a result file" in problems(session)[0].message
-
-
-def test_a_skipped_check(toy: ToySuite) -> None:
-    toy.plant(
-        "@sanity_function", '@run_before("run")\n    def leave(self):\n        self.skip()\n\n    @sanity_function'
-    )
-    assert set(verdicts(run(toy))) == {Verdict.INCOMPLETE}
-
-
 def test_a_warning_ends_the_run_with_a_reframe_that_cannot_make_it_an_error(
     toy: ToySuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,12 +71,6 @@ def test_no_check_begins_before_its_run_may(toy: ToySuite) -> None:
         Launcher(toy.suite, toy.output, meanwhile=refuse).run(Selection("toy"))
     assert not (toy.output / "begun").exists()
     assert not [*toy.output.glob("runs/*")]
-
-
-def test_an_environment_that_is_not_there_leaves_nothing_to_run(toy: ToySuite) -> None:
-    toy.plant('valid_prog_environs = ["*"]', 'valid_prog_environs = ["openmpi"]')
-    with pytest.raises(UserError, match="no check is selected"):
-        run(toy)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import http.server
 import json
 import os
@@ -134,16 +133,6 @@ def test_root_runs_no_settings_that_a_group_can_change(toy: ToySuite) -> None:
     job = nightly(toy, "toy", FABRICHECK_SUITE=str(toy.suite.root))
     assert job.returncode == 2 and "settings.py" in job.stderr
     assert not [*toy.output.glob("runs/*")]
-
-
-def test_a_run_that_has_not_ended_is_not_disturbed(toy: ToySuite) -> None:
-    toy.output.mkdir(parents=True)
-    with (toy.output / ".toy.lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        job = nightly(toy, "toy:default")
-    assert job.returncode == 4
-    assert job.stderr.startswith("INCOMPLETE: another run of toy has not ended yet")
-    assert not (toy.output / "latest-toy").exists()
 
 
 @pytest.mark.full

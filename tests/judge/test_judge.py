@@ -108,20 +108,13 @@ def test_a_latency_is_judged_the_other_way_round(value: float, verdict: Verdict)
     assert latency([value] * 20).verdict is verdict
 
 
-@pytest.mark.parametrize("times", [[0] * 8, [-5] * 8, [math.nan] * 8, [math.inf] * 8])
+@pytest.mark.parametrize("times", [[0] * 8, [math.nan] * 8, [math.inf] * 8, [*[824] * 8, 0], [*[824] * 8, -1]])
 def test_times_that_cannot_be_are_invalid(times: list[float]) -> None:
+    """Also where all others can be."""
     run = read_run(HOST)
     samples = tuple(replace(each, times_ns=np.array(times)) for each in run.samples)
     verdict, metrics = judge_all(replace(run, samples=samples))
     assert verdict is INVALID
-    assert {each.verdict for each in metrics.values()} == {INVALID}
-
-
-@pytest.mark.parametrize("time", [0, -1])
-def test_one_time_that_cannot_be_makes_all_doubtful(time: int) -> None:
-    run = read_run(HOST)
-    samples = tuple(replace(each, times_ns=np.append(each.times_ns, time)) for each in run.samples)
-    metrics = judge_all(replace(run, samples=samples))[1]
     assert {each.verdict for each in metrics.values()} == {INVALID}
 
 
@@ -318,13 +311,6 @@ def test_the_worst_verdict_wins() -> None:
         assert worst(some) is order[max(order.index(each) for each in some)]
     with pytest.raises(ValueError, match="empty"):
         worst([])
-
-
-def test_every_reason_is_one_line() -> None:
-    for values in ([98.0] * 20, [10.0] * 20, [1e6] * 20, around(91.0, 1.5), around(93.0, 1.5), around(75.0, 40.0)):
-        reason = goodput(values).reason
-        assert reason
-        assert reason.splitlines() == [reason]
 
 
 def beside_aggressors_of(gbps: float) -> Judgement:

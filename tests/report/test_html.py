@@ -8,14 +8,12 @@ import re
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fabricheck.errors import UserError
 from fabricheck.history.text import watch_lines
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
@@ -28,7 +26,7 @@ from tests.support.effort import effort
 from tests.support.findings import bad_finding, note
 from tests.support.histories import Made, normal
 from tests.support.nodes import node
-from tests.support.pages import render_html, write_html
+from tests.support.pages import render_html
 from tests.support.pasts import past_with_everything, watched
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
@@ -314,10 +312,3 @@ def test_so_does_the_map_of_many_nodes() -> None:
     assert "171 more nodes" in source
     (first, *_) = re.findall(r'<th scope="row">(nid\w+)', source)
     assert first in ("nid0510", "nid0511")
-
-
-def test_a_page_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "report.html").mkdir()
-    with pytest.raises(UserError, match=r"report\.html cannot be written: "):
-        write_html([pair_run()], tmp_path / "report.html", title="t", system="s")
-    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]

@@ -590,14 +590,6 @@ def test_a_mutation_is_harmless_or_found(tmp_path: Path, source: Path, data: st.
             ]
 
 
-@settings(max_examples=effort(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.binary(max_size=200))
-def test_any_bytes_can_be_read(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "bytes.jsonl"
-    path.write_bytes(content)
-    assert read_run(path).problems
-
-
 def _by_rule(lines: list[Line], **rule: Any) -> None:
     """The pairs of the file, which are all that there are, as bidirectional ones by a rule."""
     pairs = PairRule(4, 1, 1, True)

@@ -91,16 +91,6 @@ def test_no_mapping(tmp_path: Path, text: str) -> None:
     assert "not a mapping" in fails(tmp_path, text)
 
 
-def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read"):
-        load_topology(tmp_path / "nothing.yaml")
-
-
-def test_unknown_system() -> None:
-    with pytest.raises(UserError, match=r"no system 'atlantis'.*systems are alps, aurora"):
-        find_topology("atlantis", ROOT / "site_configs")
-
-
 REFERENCES = """\
 $sources:
   made: {kind: published, source: nowhere}
@@ -118,10 +108,6 @@ def reference_messages(tmp_path: Path, old: str = "", new: str = "") -> list[str
     assert old in REFERENCES
     file.write_text(REFERENCES.replace(old, new, 1) if old else REFERENCES, encoding="utf-8")
     return list(reference_problems(load_references(file), {"": find_topology("lumi", ROOT / "site_configs")}))
-
-
-def test_a_good_reference(tmp_path: Path) -> None:
-    assert reference_messages(tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
-from tests.support.effort import effort
 from tests.vendor import render
 from tests.vendor.reading import read_one, read_report
-
-
-@settings(max_examples=effort(300), deadline=None)
-@example(text="via SHM")  # a log by itself measures nothing, and is no problem
-@given(text=st.text(max_size=300))
-def test_any_text_can_be_read(text: str) -> None:
-    for parse in (read_one, read_report):
-        output = parse(text, "out.txt")
-        assert output.problems or not output.samples
-        assert all(len(each.message.splitlines()) == 1 for each in output.problems)
 
 
 @pytest.mark.parametrize("number", ["9e+99", "99999999999999999999999.00", "999999999999999.00"])

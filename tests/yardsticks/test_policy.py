@@ -86,8 +86,3 @@ def test_a_bad_policy_is_the_users_mistake(tmp_path: Path, text: str, message: s
     with pytest.raises(UserError, match=message) as error:
         load_policy(written(tmp_path, text))
     assert str(error.value).splitlines() == [str(error.value)]
-
-
-def test_a_policy_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read"):
-        load_policy(tmp_path / "none.yaml")
