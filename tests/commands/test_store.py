@@ -66,10 +66,6 @@ def test_the_folder_of_a_run(suite: Path, capsys: pytest.CaptureFixture[str]) ->
     assert (known.level, known.nodes) == ("nightly", {"nid001": NodeRecord(verdict="PASS")})
     # What the suite is now says nothing about when the run was.
     assert "suite" not in software
-    assert run("store", "import", run_folder(suite, 0)) == 2
-    error = capsys.readouterr().err
-    assert "session 00000000-aaaa is stored already" in error
-    assert len(error.splitlines()) == 1
 
 
 def named_file(

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.store.reading import history
-from fabricheck.suite import MINIATURE
 from tests.support.toy import ToySuite
 
 pytestmark = pytest.mark.e2e
@@ -22,19 +20,7 @@ def fabricheck_run(toy: ToySuite, *options: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=toy.suite.root / "checks", capture_output=True, text=True, check=False)
 
 
-def test_a_rehearsal_says_so_in_its_last_line_and_in_all_its_files(toy: ToySuite) -> None:
-    (toy.suite.root / "site_configs" / "toy" / MINIATURE).write_text("{}")
-    job = fabricheck_run(toy)
-    assert job.returncode == 0, job.stdout + job.stderr
-    (folder,) = toy.output.glob("runs/toy-*")
-    assert job.stdout.splitlines()[-1] == f"PASS: {REHEARSAL}: the report is {folder / 'report.html'}"
-    assert all(REHEARSAL in (folder / name).read_text() for name in ("report.html", "junit.xml"))
-    assert json.loads((folder / "verdict.json").read_text())["rehearsal"] is True
-    assert 'fabricheck_exit_status{platform="emulated",system="toy"} 0.0' in (folder / "metrics.prom").read_text()
-    assert history(toy.output / "store", system="toy")["rehearsal"].to_list() == [True, True]
-
-
-def test_a_good_run_passes_and_is_stored_once(toy: ToySuite) -> None:
+def test_a_good_run_passes_and_is_stored(toy: ToySuite) -> None:
     job = fabricheck_run(toy)
     assert job.returncode == 0, job.stdout + job.stderr
     (folder,) = toy.output.glob("runs/toy-*")
@@ -50,14 +36,6 @@ def test_a_good_run_passes_and_is_stored_once(toy: ToySuite) -> None:
     assert json.loads(found["software"][0])["suite"]
     report = json.loads((folder / "reframe.json").read_text())
     assert found["session"].unique().to_list() == [report["session_info"]["uuid"]]
-    again = fabricheck_run(toy, "--output", str(toy.output.with_name("other")), "--store", str(toy.output / "store"))
-    assert again.returncode == 2, again.stdout + again.stderr
-    assert "is stored already" in again.stderr
-    (page,) = toy.output.with_name("other").glob("runs/*/report.html")
-    assert "could not be stored, so no history is shown" in page.read_text()
-    without = fabricheck_run(toy, "--output", str(toy.output.with_name("third")), "--no-store")
-    assert without.returncode == 0, without.stdout + without.stderr
-    assert not (toy.output.with_name("third") / "store").exists()
 
 
 def test_a_folder_that_is_no_store_is_refused_before_anything_runs(toy: ToySuite) -> None:

@@ -204,12 +204,3 @@ def test_a_board_is_as_its_maker_draws_it(part: str, pair: tuple[int, int], gbps
 def test_every_nic_of_today_has_a_rate_and_its_payload() -> None:
     nics = load_nics(ROOT / "reference_values" / "nics" / "known.yaml")
     assert {one.nic for one in nics} >= {*(f"ConnectX-{n}" for n in range(5, 9)), "Cassini", "EFA", "Thor 2"}
-
-
-def test_damaged_outputs_are_no_traceback() -> None:
-    """What a fuzzer found: a blot for a number, a number that is none, an output that does not say which library."""
-    text = (DATA / "field_reports" / "nvbandwidth.txt").read_text()
-    (damaged,) = read_paste(text.replace("196.10", ".").replace("393.34", "0"))
-    assert damaged.samples == () and damaged.problems
-    osu = (DATA / "suites" / "osu" / "h200_osu_bw_DD.txt").read_text()
-    assert is_normal(osu, "mail.txt", NodeDescription("H200", None, 3), ROOT).lines

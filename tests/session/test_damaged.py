@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from fabricheck.cli import main
 from fabricheck.commands.run import _judge_abandoned
 from fabricheck.errors import UserError
 from fabricheck.fleet.record import ENDED, EXCLUDED, FOLDER, Fleet, did_not_start
@@ -24,11 +23,10 @@ from fabricheck.session.run_folders import REPORT, VERDICT
 from fabricheck.statistics.constants import FORMAT
 from fabricheck.store.folders import MARKER
 from fabricheck.store.reading import history
-from fabricheck.store.writing import append
 from fabricheck.suite import Suite
 from tests.fuzz.damage import damaged
 from tests.support.effort import effort
-from tests.support.sessions import NOW, add, make_suite, reframe_report, result_file, session_of
+from tests.support.sessions import NOW, add, make_suite, reframe_report, result_file
 from tests.support.states import node
 
 #: Damaged files of each kind: more of them, which take a tenth of a second each, by the environment.
@@ -142,34 +140,6 @@ def test_a_mistake_of_our_own_in_an_earlier_run_does_not_stop_this_one(
     _judge_abandoned(suite, "local", tmp_path, None)
     assert not (bad / RUN).exists()
     assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def test_a_damaged_store_loses_no_new_session_and_ends_no_watch(
-    tmp_path: Path, suite: Suite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FABRICHECK_SUITE", str(suite.root))
-    monkeypatch.setattr("fabricheck.history.memory_needed.check_memory", lambda *_: None)  # of a machine of many users
-    whole = tmp_path / "whole"
-    for night in range(4):
-        add(suite.root, whole, night)
-    new = session_of(suite.root, 9, [result_file(suite.root / "results", 9)])
-    for number in range(CASES):
-        store = tmp_path / "store"
-        shutil.copytree(whole, store)
-        file = damage(store, f"store {number}")
-        sessions = set(history(store, system="local", say=lambda _: None)["session"]) if file.name != MARKER else set()
-        with pytest.raises(SystemExit) as ended:
-            main(["watch", "--system=local", f"--store={store}", "--warm-up=8"])
-        said = capsys.readouterr()
-        assert ended.value.code in (0, 1, 4) or file.name == MARKER, (number, file, said.err)
-        assert "Traceback" not in said.err
-        assert len(sessions) >= 3 or file.name == MARKER, (number, file)
-        try:
-            append(store, new, NOW)
-        except UserError as error:
-            # A marker that is gone, or of another version, is no damage to guess about; nor is a time in the future.
-            assert file.name == MARKER or "clock" in str(error), (number, file, error)
-        shutil.rmtree(store)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"fabricheck-store": null}', "\x00\x00"])
