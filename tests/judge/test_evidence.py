@@ -170,14 +170,6 @@ def test_what_the_kernel_logs_during_a_test(severity: str, verdict: Verdict | No
     assert len(evidence) == (1 if severity in ("program", "ended") else 2)
 
 
-def test_equal_nodes_are_compared() -> None:
-    before = [node(host, settings=dict(HEALTHY)) for host in ("a", "b", "c")]
-    before[1] = replace(before[1], settings={**HEALTHY, "IOMMU": "translating"})
-    after = [replace(each, when="after") for each in before]
-    found = {(each.code, each.host) for each in evidence_of(run_with(before, after), None)}
-    assert ("nodes-differ", "b") in found and ("iommu-on", "b") in found
-
-
 def test_a_wrong_path_has_beside_it_what_the_node_says() -> None:
     before = [node(host, nics=(IB,), settings={**HEALTHY, "peer memory": "none"}) for host in ("a", "b")]
     after = [replace(each, when="after") for each in before]

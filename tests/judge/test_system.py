@@ -201,3 +201,10 @@ def test_the_name_of_a_case_is_one_word_where_a_program_has_to_take_it() -> None
     assert " " not in word and name_of_header({"case": word}) == name
     assert name_without_blanks("Quoted %each='a b' @x:y+z") == ""
     assert name_of_header({}) == ""
+
+
+@pytest.mark.parametrize("text", ["", "a", "a=", "=b", "="])
+def test_anything_else_is_no_key(text: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse_attribute(text)
+    assert str(error.value) == f"--key {text!r} is not NAME=VALUE"

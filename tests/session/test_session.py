@@ -21,7 +21,8 @@ from fabricheck.session.outcome import judge_session, read_result
 from fabricheck.session.problems import Known, find_applicability, find_problems, problems_of_cases
 from fabricheck.session.reframe import Selection
 from fabricheck.session.reframe_report import FinishedSession, read_cases
-from fabricheck.suite import MINIATURE, Suite
+from fabricheck.session.suite_run import Launcher
+from fabricheck.suite import MINIATURE, Suite, suite_root
 from tests.support.made_runs import made_run
 from tests.support.result_files import HOST
 from tests.support.sessions import make_suite
@@ -293,6 +294,11 @@ def test_a_build_that_reached_its_limit_names_it(tmp_path: Path) -> None:
     )
     (problem,) = [each for each in problems_of(case) if each.code == "test-failed"]
     assert " 15 minutes" in problem.message and ".build_time_limit=" in problem.message
+
+
+def test_an_unknown_system(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"unknown system 'nowhere': .*local"):
+        Launcher(Suite(suite_root()), tmp_path).run(Selection("nowhere:gpu"))
 
 
 def test_what_the_session_finds_itself_is_told_once(tmp_path: Path) -> None:

@@ -91,6 +91,11 @@ def test_no_mapping(tmp_path: Path, text: str) -> None:
     assert "not a mapping" in fails(tmp_path, text)
 
 
+def test_unknown_system() -> None:
+    with pytest.raises(UserError, match=r"no system 'atlantis'.*systems are alps, aurora"):
+        find_topology("atlantis", ROOT / "site_configs")
+
+
 REFERENCES = """\
 $sources:
   made: {kind: published, source: nowhere}

@@ -6,6 +6,7 @@ import runpy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.store.changes import StackDifference
 from fabricheck.suite import Suite
 from fabricheck.upgrade.bisection import BisectionOutcome
-from fabricheck.upgrade.comparison import UpgradeCause, judge_upgrade
+from fabricheck.upgrade.comparison import Upgrade, UpgradeCause, judge_upgrade
 from fabricheck.upgrade.exchange import AddedPart, find_causes
 from tests.support.result_files import HOST, Line
 from tests.support.sessions import make_suite
@@ -34,14 +35,56 @@ site_configuration = {
 """
 
 
+def suite_in(folder: Path) -> Suite:
+    suite = Suite(make_suite(folder / "suite"))
+    suite.settings("hgx-h200").write_text(SETTINGS)
+    return suite
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Suite:
+    return suite_in(tmp_path)
+
+
+def configuration(settings: Path) -> dict[str, Any]:
+    found: dict[str, Any] = runpy.run_path(str(settings))["site_configuration"]
+    return found
+
+
+def added_to(suite: Suite, folder: Path, what: str, system: str = "hgx-h200") -> tuple[AddedPart, dict[str, Any]]:
+    """A part that is added to the old stack, and the environment that this makes."""
+    added = AddedPart.of(what, suite, system)
+    assert added is not None
+    *_, new = configuration(added.settings(folder, suite, "hgx-h200", "old"))["environments"]
+    return added, new
+
+
+def searched(
+    suite: Suite, folder: Path, sides: Mapping[str, Any], cases: Callable[[str, Any], list[Case]]
+) -> tuple[Upgrade, UpgradeCause]:
+    """The comparison, and the cause that the search finds.
+
+    `sides`: what the old and the new stack have; `cases`: what they measure with it, and with what an exchange tries.
+    """
+
+    def run(environments: Sequence[str], patterns: Sequence[str], settings: Path) -> FinishedSession:
+        tried = {each["name"]: each["extras"]["tried"] for each in configuration(settings)["environments"][2:]}
+        own = [*cases("old", sides["old"]), *(case for name in environments for case in cases(name, tried[name]))]
+        return FinishedSession(folder, tuple(own), ())
+
+    first = FinishedSession(folder, tuple(case for name, side in sides.items() for case in cases(name, side)), ())
+    upgrade = judge_upgrade([first], suite, "hgx-h200", ("old", "new"), margin=0.05)
+    (found,) = find_causes(upgrade, suite, folder, run)
+    return upgrade, found
+
+
 def cause(
     folder: Path, guilty: set[str], *, ignored: str = "", abi: str = "", needs: str = ""
 ) -> tuple[UpgradeCause | None, list[dict[str, str]]]:
     """Of an upgrade whose three libraries cost 20% where all of the guilty are loaded, and the LD_PRELOAD of each
     exchange by job; the loader does not take the library that is `ignored`, the new `abi` is of another ABI, and the
     new `needs` loads a further library, which the old stack has not."""
-    suite = Suite(make_suite(folder / "suite"))
-    suite.settings("hgx-h200").write_text(SETTINGS)
+    suite = suite_in(folder)
     jobs: list[dict[str, str]] = []
 
     def cases(environment: str, new: Sequence[str], where: Path) -> list[object]:
@@ -63,7 +106,7 @@ def cause(
 
     def run(environments: Sequence[str], patterns: Sequence[str], settings: Path) -> FinishedSession:
         assert patterns == ["^Made%transport=mpi(%|$)"]
-        content = runpy.run_path(str(settings))["site_configuration"]
+        content = configuration(settings)
         gpu, login = content["systems"][0]["partitions"]
         assert gpu["environs"] == ["old", "new", *environments] and login["environs"] == []
         by_name = {each["name"]: each for each in content["environments"]}
@@ -113,45 +156,31 @@ def test_a_library_of_another_abi_is_not_preloaded(tmp_path: Path) -> None:
     assert not any("libb" in preload for job in jobs for preload in job.values())
 
 
-def test_a_default_that_changed_is_tried_by_its_variable(tmp_path: Path) -> None:
+def test_a_default_that_changed_is_tried_by_its_variable(suite: Suite, tmp_path: Path) -> None:
     """One package differs, which names itself; of its two new defaults one costs. A third that OLD does not take."""
-    suite = Suite(make_suite(tmp_path / "suite"))
-    suite.settings("hgx-h200").write_text(SETTINGS)
     old, new = {"UCX_A": "1", "OMPI_MCA_b": "x", "UCX_C": "1"}, {"UCX_A": "2", "OMPI_MCA_b": "y", "UCX_C": "2"}
 
-    def cases(environment: str, settings: dict[str, str]) -> list[Case]:
+    def cases(environment: str, given: Mapping[str, str]) -> list[Case]:
+        taken = new if environment == "new" else {**old, **given, "UCX_C": "1"}
+
         def tell(lines: list[Line]) -> None:
             # The number of a process is no setting.
-            lines[-1]["settings"] = {**settings, "UCX_PID": str(lines[1]["times_ns"][0]), "UCX_FILE": f"/{environment}"}
+            lines[-1]["settings"] = {**taken, "UCX_PID": str(lines[1]["times_ns"][0]), "UCX_FILE": f"/{environment}"}
 
-        return list(cases_of(tmp_path, HOST, environment, 1.2 if settings["OMPI_MCA_b"] == "y" else 1.0, tell))
+        return list(cases_of(tmp_path, HOST, environment, 1.2 if taken["OMPI_MCA_b"] == "y" else 1.0, tell))
 
-    def run(environments: Sequence[str], patterns: Sequence[str], settings: Path) -> FinishedSession:
-        content = runpy.run_path(str(settings))["site_configuration"]
-        given = {each["name"]: each["extras"]["tried"] for each in content["environments"][2:]}
-        taken = {name: {**old, **given[name], "UCX_C": "1"} for name in environments}
-        own = [case for name, side in {"old": old, **taken}.items() for case in cases(name, side)]
-        return FinishedSession(tmp_path, tuple(own), ())
-
-    first = FinishedSession(tmp_path, (*cases("old", old), *cases("new", new)), ())
-    upgrade = judge_upgrade([first], suite, "hgx-h200", ("old", "new"), margin=0.05)
+    upgrade, result = searched(suite, tmp_path, {"old": old, "new": new}, cases)
     assert [str(each) for each in upgrade.defaults] == ["OMPI_MCA_b: x -> y", "UCX_A: 1 -> 2", "UCX_C: 1 -> 2"]
-    (result,) = find_causes(upgrade, suite, tmp_path, run)
     assert (result.outcome, [str(each) for each in result.guilty]) == (BisectionOutcome.FOUND, ["OMPI_MCA_b: x -> y"])
 
 
 @pytest.mark.parametrize("loaded", [True, False])
-def test_a_prefix_is_added_to_the_old_stack_and_has_to_be_loaded(tmp_path: Path, loaded: bool) -> None:
+def test_a_prefix_is_added_to_the_old_stack_and_has_to_be_loaded(suite: Suite, tmp_path: Path, loaded: bool) -> None:
     """A program that is linked to a path would be compared with itself."""
-    suite = Suite(make_suite(tmp_path / "suite"))
-    suite.settings("hgx-h200").write_text(SETTINGS)
     library = tmp_path / "liba-2" / "lib64" / "liba.so"
     library.parent.mkdir(parents=True)
     library.touch()
-    added = AddedPart.of(str(tmp_path / "liba-2"), suite, "hgx-h200")
-    assert added is not None
-    content = runpy.run_path(str(added.settings(tmp_path / "out", suite, "hgx-h200", "old")))
-    *_, new = content["site_configuration"]["environments"]
+    added, new = added_to(suite, tmp_path, str(tmp_path / "liba-2"))
     assert (new["name"], new["env_vars"][0]) == (added.name, ["LD_PRELOAD", "/site.so"])
     assert str(library.parent) in dict(map(tuple, new["env_vars"]))["LD_LIBRARY_PATH"]
 
@@ -168,13 +197,8 @@ def test_a_prefix_is_added_to_the_old_stack_and_has_to_be_loaded(tmp_path: Path,
     assert (upgrade.exit_status, added.checked(upgrade).exit_status) == (0, 0 if loaded else 4)
 
 
-def test_a_module_is_added_to_those_of_the_old_stack(tmp_path: Path) -> None:
-    suite = Suite(make_suite(tmp_path / "suite"))
-    suite.settings("hgx-h200").write_text(SETTINGS)
-    added = AddedPart.of("module:ucx/1.19", suite, "hgx-h200")
-    assert added is not None
-    content = runpy.run_path(str(added.settings(tmp_path, suite, "hgx-h200", "old")))
-    *_, new = content["site_configuration"]["environments"]
+def test_a_module_is_added_to_those_of_the_old_stack(suite: Suite, tmp_path: Path) -> None:
+    _, new = added_to(suite, tmp_path, "module:ucx/1.19")
     assert new["modules"] == ["ucx/1.19"]
 
 
@@ -187,15 +211,11 @@ def test_a_module_is_added_to_those_of_the_old_stack(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_tuning_sets_is_left_out_and_another_value_tried(
-    tmp_path: Path, text: str, tried: dict[str, str | None]
+    suite: Suite, tmp_path: Path, text: str, tried: dict[str, str | None]
 ) -> None:
-    suite = Suite(make_suite(tmp_path / "suite"))
     extras = '"extras": {"tuning_profile": "lumi"}'
     suite.settings("hgx-h200").write_text(SETTINGS.replace('"name": "gpu4",', f'"name": "gpu4", {extras},'))
-    added = AddedPart.of(text, suite, "hgx-h200:gpu4")
-    assert added is not None
-    content = runpy.run_path(str(added.settings(tmp_path, suite, "hgx-h200", "old")))
-    *_, new = content["site_configuration"]["environments"]
+    added, new = added_to(suite, tmp_path, text, "hgx-h200:gpu4")
     assert tried.items() <= new["extras"]["tried"].items()
     assert "MPICH_GPU_SUPPORT_ENABLED" not in new["extras"]["tried"]  # nothing runs without it
     session = FinishedSession(tmp_path, (*cases_of(tmp_path, HOST, "old"), *cases_of(tmp_path, HOST, added.name)), ())
@@ -205,25 +225,16 @@ def test_what_the_tuning_sets_is_left_out_and_another_value_tried(
     assert added.checked(changed).exit_status == 0
 
 
-def test_of_variables_that_are_left_out_the_one_that_helps_is_named(tmp_path: Path) -> None:
-    suite = Suite(make_suite(tmp_path / "suite"))
-    suite.settings("hgx-h200").write_text(SETTINGS)
+def test_of_variables_that_are_left_out_the_one_that_helps_is_named(suite: Suite, tmp_path: Path) -> None:
     tuning = {"NCCL_PROTO": "LL", "UCX_TLS": "all"}
 
     def cases(environment: str, without: Mapping[str, None]) -> list[Case]:
+        assert {*without.values()} <= {None}
+
         def tell(lines: list[Line]) -> None:
             lines[0]["environment"] |= {name: value for name, value in tuning.items() if name not in without}
 
         return list(cases_of(tmp_path, HOST, environment, 1.2 if "UCX_TLS" in without else 1.0, tell))
 
-    def run(environments: Sequence[str], patterns: Sequence[str], settings: Path) -> FinishedSession:
-        content = runpy.run_path(str(settings))["site_configuration"]
-        tried = {each["name"]: each["extras"]["tried"] for each in content["environments"][2:]}
-        assert {value for side in tried.values() for value in side.values()} == {None}
-        own = [case for name, side in {"old": {}, **tried}.items() for case in cases(name, side)]
-        return FinishedSession(tmp_path, tuple(own), ())
-
-    first = FinishedSession(tmp_path, (*cases("old", {}), *cases("new", dict.fromkeys(tuning))), ())
-    upgrade = judge_upgrade([first], suite, "hgx-h200", ("old", "new"), margin=0.05)
-    (result,) = find_causes(upgrade, suite, tmp_path, run)
+    _, result = searched(suite, tmp_path, {"old": {}, "new": dict.fromkeys(tuning)}, cases)
     assert (result.outcome, [str(each) for each in result.guilty]) == (BisectionOutcome.FOUND, ["UCX_TLS: all -> none"])

@@ -1,7 +1,14 @@
 from __future__ import annotations
 
 from tests.support.effort import effort
-from tests.vendor.mutations import COUNT, MUTATIONS, run
+from tests.vendor.mutations import COUNT, MUTATIONS, run, sources
+
+
+def test_what_is_mutated_is_sound() -> None:
+    for source in sources():
+        output = source.parse(source.text)
+        assert output.problems == (), source.name
+        assert output.samples, source.name
 
 
 def test_no_mutated_output_is_taken_for_another_result() -> None:
