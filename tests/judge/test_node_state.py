@@ -41,6 +41,18 @@ def judged(run: Run) -> RunJudgement:
     return run_with_reasons
 
 
+Changes = Mapping[str, Mapping[str, Any]]
+
+
+def run_of(*hosts: str, before: Changes | None = None, after: Changes | None = None, **more: Any) -> Run:
+    """A run on these nodes, HOSTS where none is named; `before` and `after`: what a node then has otherwise."""
+    nodes = [
+        [node(host, when, **(changes or {}).get(host, {})) for host in hosts or HOSTS]
+        for when, changes in (("before", before), ("after", after))
+    ]
+    return run_with(*nodes, **more)
+
+
 def told(run: Run, topology: Topology | None = None) -> list[tuple[Verdict | None, str]]:
     return [(each.verdict, each.short) for each in evidence_of(run, topology)]
 
@@ -65,8 +77,7 @@ def counted(**rise: int) -> Mapping[str, int]:
 
 @pytest.mark.parametrize("gpus", [True, False])
 def test_healthy_nodes_say_nothing(gpus: bool) -> None:
-    before, after = [node(host) for host in HOSTS], [node(host, "after") for host in HOSTS]
-    run = run_with(before, after, gpus=gpus)
+    run = run_of(gpus=gpus)
     assert told(run) == []
     assert judged(run).verdict is Verdict.PASS
 
@@ -107,8 +118,8 @@ GPU_FAULTS: tuple[tuple[dict[str, Any], dict[str, Any], str, Verdict | None], ..
 
 @pytest.mark.parametrize("before, after, code, verdict", GPU_FAULTS)
 def test_a_fault_of_a_gpu(before: dict[str, Any], after: dict[str, Any], code: str, verdict: Verdict | None) -> None:
-    odd = node("nid001", gpus=(gpu(0), gpu(1, **before))), node("nid001", "after", gpus=(gpu(0), gpu(1, **after)))
-    run = run_with([odd[0], node("nid002")], [odd[1], node("nid002", "after")])
+    first, last = ({"nid001": {"gpus": (gpu(0), gpu(1, **changes))}} for changes in (before, after))
+    run = run_of("nid001", "nid002", before=first, after=last)
     found = found_in(replace(run, ranks=made_ranks(["nid001", "nid001", "nid002", "nid002"], devices=True)))
     assert (code, "nid001", 1, verdict) in found
     assert {(host, part) for _, host, part, _ in found} == {("nid001", 1)}
@@ -120,13 +131,15 @@ def test_a_fault_of_a_gpu(before: dict[str, Any], after: dict[str, Any], code: s
     ids=["memory of the system", "the driver's own", "no context", "not told"],
 )
 def test_a_gpu_that_rests_or_has_no_context_is_nobodys(busy: int | None, used: int | None) -> None:
-    at_work = node("nid001", gpus=(gpu(0, busy_percent=busy, memory_used_bytes=used),))
-    assert told(run_with([at_work], [node("nid001", "after")])) == []
+    at_work = {"gpus": (gpu(0, busy_percent=busy, memory_used_bytes=used),)}
+    assert told(run_of("nid001", before={"nid001": at_work})) == []
 
 
 def test_a_gpu_that_no_rank_drove_is_told_and_not_judged() -> None:
-    after = node("nid001", "after", gpus=(gpu(0), gpu(1), gpu(2, processes=(PYTHON,), pcie_width=8)))
-    run = run_with([node("nid001", gpus=(gpu(0), gpu(1), gpu(2)))], [after])
+    before, after = (
+        {"nid001": {"gpus": (gpu(0), gpu(1), third)}} for third in (gpu(2), gpu(2, processes=(PYTHON,), pcie_width=8))
+    )
+    run = run_of("nid001", before=before, after=after)
     assert [verdict for verdict, _ in told(run)] == [Verdict.PASS, Verdict.PASS]
     lines = [each.message for each in findings_of([(run, None), (run, None)])]
     assert len(lines) == 2
@@ -134,7 +147,7 @@ def test_a_gpu_that_no_rank_drove_is_told_and_not_judged() -> None:
 
 
 def test_a_gpu_that_is_gone() -> None:
-    run = run_with([node("nid001")], [node("nid001", "after", gpus=(gpu(0),))])
+    run = run_of("nid001", after={"nid001": {"gpus": (gpu(0),)}})
     assert ("gpu-missing", "nid001", 1, D) in found_in(run)
 
 
@@ -166,8 +179,7 @@ NIC_FAULTS: tuple[tuple[dict[str, Any], str, Verdict | None], ...] = (
 
 @pytest.mark.parametrize("changed, code, verdict", NIC_FAULTS)
 def test_a_fault_of_a_port(changed: dict[str, Any], code: str, verdict: Verdict | None) -> None:
-    after = [node(host, "after", nics=(nic(**changed) if host == "nid002" else nic(),)) for host in HOSTS]
-    found = found_in(run_with([node(host) for host in HOSTS], after), ALPS)
+    found = found_in(run_of(after={"nid002": {"nics": (nic(**changed),)}}), ALPS)
     assert found.count((code, "nid002", "hsn0", verdict)) == 1
     assert {host for _, host, _, _ in found} == {"nid002"}
 
@@ -176,8 +188,8 @@ def test_a_fault_of_a_port(changed: dict[str, Any], code: str, verdict: Verdict 
 def test_a_port_that_is_set_otherwise_than_the_others(changed: dict[str, Any]) -> None:
     usual = {"settings": {"PFC": "3:on"}, "mtu": 9000, "firmware": "2"}
     ports = {host: nic(**{**usual, **(changed if host == "nid002" else {})}) for host in HOSTS}
-    after = [node(host, "after", nics=(port,)) for host, port in ports.items()]
-    assert found_in(run_with([node(host) for host in HOSTS], after), ALPS) == [("nodes-differ", "nid002", "", D)]
+    after = {host: {"nics": (port,)} for host, port in ports.items()}
+    assert found_in(run_of(after=after), ALPS) == [("nodes-differ", "nid002", "", D)]
 
 
 def test_settings_of_ports_that_fit() -> None:
@@ -188,11 +200,8 @@ def test_settings_of_ports_that_fit() -> None:
         "PCIe": "16.0 GT/s x16 of 32.0 GT/s x16",
     }
     for settings, more in ((fits, {}), ({"PCIe": "2.5 GT/s x1"}, {"virtual machine": "yes"})):
-        states = [
-            [node(host, when, nics=(nic(settings=settings),), settings=more) for host in HOSTS]
-            for when in ("before", "after")
-        ]
-        assert told(run_with(*states), ALPS) == []
+        changes = {host: {"nics": (nic(settings=settings),), "settings": more} for host in HOSTS}
+        assert told(run_of(before=changes, after=changes), ALPS) == []
 
 
 def test_ports_of_containers_are_none() -> None:
@@ -206,18 +215,17 @@ def test_ports_of_containers_are_none() -> None:
 
 def test_few_drops_among_many_packets_are_usual() -> None:
     many = nic(counters=rise(rx_dropped=50, rx_packets=100_000))
-    after = [node(host, "after", nics=(many,)) for host in HOSTS]
-    assert told(run_with([node(host) for host in HOSTS], after), ALPS) == []
+    assert told(run_of(after={host: {"nics": (many,)} for host in HOSTS}), ALPS) == []
 
 
 def test_ports_are_only_told_of_a_run_inside_a_node() -> None:
-    run = run_with([node("nid001")], [node("nid001", "after", nics=(nic(up=False),))])
+    run = run_of("nid001", after={"nid001": {"nics": (nic(up=False),)}})
     assert found_in(run, ALPS) == [("nic-down", "nid001", "hsn0", P)]
 
 
 def test_ports_count_where_a_node_sends_to_itself_by_them() -> None:
     """libfabric, out by a NIC and in again: the data of a run on one node pass its ports."""
-    run = run_with([node("nid001")], [node("nid001", "after", nics=(nic(up=False),))], transport="fabric")
+    run = run_of("nid001", after={"nid001": {"nics": (nic(up=False),)}}, transport="fabric")
     assert [verdict for verdict, _ in told(run, ALPS)] == [Verdict.DEGRADED]
 
 
@@ -261,50 +269,43 @@ def test_gaps_are_no_loss_where_cores_are_busy() -> None:
 
 
 def test_what_differs_between_nodes_is_one_line_each() -> None:
-    before = [node(host) for host in HOSTS]
-    odd = node(
-        "nid004", "after", versions={**node("x").versions, "kernel": "6.9.1"}, settings={"governor": "powersave"}
-    )
-    after = [node(host, "after") for host in HOSTS[:3]]
-    run = run_with(before, [*after, odd])
-    assert found_in(run) == [("nodes-differ", "nid004", "", D)] * 2  # kernel and governor
-    other_kind = replace(odd, versions={**odd.versions, "processor": "another"})
-    assert told(run_with(before, [*after, other_kind])) == []
+    versions = node("x").versions
+    odd = {"versions": {**versions, "kernel": "6.9.1"}, "settings": {"governor": "powersave"}}
+    assert found_in(run_of(after={"nid004": odd})) == [("nodes-differ", "nid004", "", D)] * 2  # kernel and governor
+    other_kind = {**odd, "versions": {**versions, "kernel": "6.9.1", "processor": "another"}}
+    assert told(run_of(after={"nid004": other_kind})) == []
 
 
 def test_a_variable_that_one_node_has_otherwise() -> None:
-    nodes = [node(host) for host in HOSTS], [node(host, "after") for host in HOSTS]
     of_ranks = [
         {"name": "UCX_TLS", "rank": 1, "value": "tcp"},
         {"name": "OMPI_MCA_ess_base_vpid", "rank": 2, "value": "2"},
     ]
-    run = run_with(*nodes, environment={"UCX_TLS": "rc"}, environment_differences=of_ranks)
+    run = run_of(environment={"UCX_TLS": "rc"}, environment_differences=of_ranks)
     assert found_in(run) == [("nodes-differ", "nid002", "", D)]
     # Each local rank has its own NIC, and every node the same.
     by_rank = [{"name": "UCX_NET_DEVICES", "rank": rank, "value": f"mlx5_{rank % 2}"} for rank in range(4)]
-    twice = run_with([node("a"), node("b")], [node("a", "after"), node("b", "after")], environment={})
+    twice = run_of("a", "b", environment={})
     ranks = tuple(replace(rank, host="ab"[rank.rank // 2]) for rank in run.ranks)
     header = {**twice.header, "environment_differences": by_rank}
     assert told(replace(twice, ranks=ranks, header=header)) == []
 
 
 def test_devices_by_their_uuids_are_others_on_each_node() -> None:
-    nodes = [node(host) for host in HOSTS], [node(host, "after") for host in HOSTS]
     name = "CUDA_VISIBLE_DEVICES"
     own = [{"name": name, "rank": rank, "value": f"GPU-{rank}a,GPU-{rank}b"} for rank in (1, 2, 3)]
-    assert told(run_with(*nodes, environment={name: "GPU-0a,GPU-0b"}, environment_differences=own)) == []
+    assert told(run_of(environment={name: "GPU-0a,GPU-0b"}, environment_differences=own)) == []
     # As on nodes that jobs share.
     shared = [{"name": name, "rank": rank, "value": f"{rank},{rank + 1}"} for rank in (1, 2, 3)]
-    assert told(run_with(*nodes, environment={name: "0,1"}, environment_differences=shared)) == []
+    assert told(run_of(environment={name: "0,1"}, environment_differences=shared)) == []
     for usual, other in (("GPU-0a,GPU-0b", "GPU-3a"), ("0,1", "1,0"), ("0,1", "0"), ("0", None)):
         unlike = [{"name": name, "rank": 3, "value": other}]
-        (found,) = told(run_with(*nodes, environment={name: usual}, environment_differences=unlike))
+        (found,) = told(run_of(environment={name: usual}, environment_differences=unlike))
         assert found[0] is Verdict.DEGRADED
 
 
 def test_what_the_library_says_and_which_settings_were_in_effect() -> None:
-    nodes = [node(host) for host in HOSTS], [node(host, "after") for host in HOSTS]
-    run = run_with(*nodes, environment={"NCCL_PROTO": "LL", "OMPI_MCA_pml": "ob1", "NCCL_DEBUG": "WARN"})
+    run = run_of(environment={"NCCL_PROTO": "LL", "OMPI_MCA_pml": "ob1", "NCCL_DEBUG": "WARN"})
     remarks = [
         {"text": "No space left on device", "warning": True, "ranks": [1], "of_ranks": 1},
         {"text": "GPU Direct RDMA Disabled for HCA 0", "warning": False, "ranks": [0, 1, 2, 3], "of_ranks": 4},
@@ -324,20 +325,15 @@ def test_what_the_library_says_and_which_settings_were_in_effect() -> None:
 @pytest.mark.parametrize(("path", "crossed"), [("NET/Socket/0", False), ("P2P/CUMEM", True)])
 def test_links_of_gpus_explain_nothing_between_nodes_that_nics_join(path: str, crossed: bool) -> None:
     errors = gpu(0, links=links(crc_flit=10**9))
-    run = run_with(
-        [node("nid001"), node("nid002")],
-        [node("nid001", "after", gpus=(errors, gpu(1))), node("nid002", "after")],
-        gbps=10.0,
-    )
+    run = run_of("nid001", "nid002", after={"nid001": {"gpus": (errors, gpu(1))}}, gbps=10.0)
     (metric,) = judged(replace(run, footer={"proof": {"paths": {path: 2}, "evidence": "NCCL_DEBUG"}})).judgements
     assert ("GPU 0" in metric.reason) is crossed
 
 
 def test_a_library_that_one_node_has_in_another_version() -> None:
-    nodes = [node(host) for host in HOSTS], [node(host, "after") for host in HOSTS]
     older = [{"name": "ccl", "rank": 1, "value": "NCCL 2.20.5"}]
     libraries = {"ccl": {"name": "NCCL", "version": "2.28.9"}, "mpi": {"name": "Open MPI", "version": "5.0.1"}}
-    run = run_with(*nodes, libraries=libraries, library_differences=older)
+    run = run_of(libraries=libraries, library_differences=older)
     assert found_in(run) == [("nodes-differ", "nid002", "", D)]
 
 
@@ -373,7 +369,7 @@ def test_a_gpu_that_does_not_say_whether_it_rests_is_held_against_those_beside_i
     amd = [gpu(index, performance_state=None) for index in range(2)]
     slow = [replace(each, pcie_generation=3) for each in amd]
     for gpus, verdict in (((amd[0], slow[1]), Verdict.DEGRADED), (tuple(slow), None)):
-        run = run_with([node("nid001")], [node("nid001", "after", gpus=gpus)])
+        run = run_of("nid001", after={"nid001": {"gpus": gpus}})
         assert ("pcie-reduced", "nid001", 1, verdict) in found_in(run)
 
 
@@ -428,14 +424,13 @@ def test_nics_that_changed_places_are_named_by_libfabric(took: tuple[str, ...], 
 
 
 def test_a_clock_that_is_an_hour_off_and_the_load_of_others() -> None:
-    before = [node(host) for host in HOSTS[:3]]
-    before.append(node("nid004", time_s=before[0].time_s + 3600, busy_cores=60.0, busiest=("cc1plus 59.1",)))
-    run = run_with(before, [node(host, "after") for host in HOSTS])
+    off = {"time_s": node("nid004").time_s + 3600, "busy_cores": 60.0, "busiest": ("cc1plus 59.1",)}
+    run = run_of(before={"nid004": off})
     assert found_in(run) == [("clock-off", "nid004", "", D), ("node-busy", "nid004", "", P)]
 
 
 def test_ranks_without_a_core_for_the_threads_of_their_library() -> None:
-    run = run_with([node(host) for host in HOSTS], [node(host, "after") for host in HOSTS], gpus=True)
+    run = run_of()
     ranks = tuple(replace(each, cpus="3" if each.host == "nid002" else "0-15") for each in run.ranks)
     narrow = replace(run, ranks=ranks, header={**run.header, "few_cores": True})
     (found,) = evidence_of(narrow, None)
@@ -444,7 +439,7 @@ def test_ranks_without_a_core_for_the_threads_of_their_library() -> None:
 
 
 def test_a_node_that_told_nothing_is_told() -> None:
-    run = run_with([node(host) for host in HOSTS], [node(host, "after") for host in HOSTS])
+    run = run_of()
     lost = replace(run.states, after={host: run.states.after[host] for host in HOSTS[:3]})
     assert found_in(replace(run, states=lost)) == [("state-unknown", "nid004", "", P)]
     mute = node("nid001", "after", gpus=(), notes=("the GPUs: no response in 10 s",))
@@ -454,12 +449,13 @@ def test_a_node_that_told_nothing_is_told() -> None:
 
 def test_evidence_stands_beside_the_slow_metric_of_its_own_gpus() -> None:
     slow = gpu(1, pcie_generation=3, performance_state=8)  # at rest: by itself it says nothing
-    run = run_with([node("nid001")], [node("nid001", "after", gpus=(gpu(0), slow))], gbps=40.0)
+    resting = {"nid001": {"gpus": (gpu(0), slow)}}
+    run = run_of("nid001", after=resting, gbps=40.0)
     found = judged(run)
     (metric,) = found.judgements
     assert found.problems == ()
     assert metric.reason.endswith(" nid001: GPU 1: PCIe runs at Gen 3 x16 of Gen 5 x16")
-    fast = judged(run_with([node("nid001")], [node("nid001", "after", gpus=(gpu(0), slow))]))
+    fast = judged(run_of("nid001", after=resting))
     assert "PCIe" not in fast.judgements[0].reason
 
 
@@ -467,7 +463,7 @@ def test_a_reason_stands_once_in_a_session_and_once_for_each_set_of_nodes() -> N
     """Three runs on one node have it beside the slowest; a run on another node has its own."""
 
     def slow(host: str, gbps: float) -> RunJudgement:
-        run = run_with([node(host)], [node(host, "after")], environment={"NCCL_PROTO": "LL"}, gbps=gbps)
+        run = run_of(host, environment={"NCCL_PROTO": "LL"}, gbps=gbps)
         run = replace(run, ranks=tuple(replace(rank, host=host) for rank in run.ranks))
         return judge_run(run, lambda *_: Expectation(100, 100, 120, 0.5, "made"), {})
 
@@ -487,8 +483,7 @@ def test_a_run_that_ended_before_its_header_is_what_it_says() -> None:
 
 
 def test_a_fault_of_the_machine_is_a_problem_of_the_run() -> None:
-    run = run_with([node("nid001")], [node("nid001", "after", gpus=(gpu(0), gpu(1, processes=(PYTHON,))))])
-    found = judged(run)
+    found = judged(run_of("nid001", after={"nid001": {"gpus": (gpu(0), gpu(1, processes=(PYTHON,)))}}))
     (problem,) = found.problems
     assert (found.verdict, problem.verdict, problem.place) == (Verdict.INVALID, Verdict.INVALID, "nid001:gpu1")
 
@@ -513,7 +508,7 @@ def test_slow_on_processors_that_had_other_work_says_nothing_of_the_machine(
 ) -> None:
     """No FAIL, no diagnosis and no drain; but no green either. The links of GPUs and between nodes do not care."""
     transport, path = way
-    run = run_with([node(host, busy_cores=busy) for host in HOSTS], [node(host, "after") for host in HOSTS], gpus=gpus)
+    run = run_of(before={host: {"busy_cores": busy} for host in HOSTS}, gpus=gpus)
     places = tuple(replace(place, host=HOSTS[place.rank % nodes]) for place in run.ranks)
     header = {**run.header, "backend": "cuda" if gpus else "host", "transport": transport}
     footer = {**(run.footer or {}), "proof": {"paths": {path: 24} if path else {}}}
