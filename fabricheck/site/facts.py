@@ -6,7 +6,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +26,15 @@ from fabricheck.site.found import (
     pcie_link,
 )
 from fabricheck.site.nics import associate, gpudirect, one_a_card
-from fabricheck.site.nominal import nominal, product_of, with_data_sheets
+from fabricheck.site.nominal import nominal, product_of
 from fabricheck.site.nvidia import (
     TopoTable,
-    from_nvidia_topo,
+    entries_of_table,
     from_nvml,
     nvlink_domain,
     read_topo,
-    without_slices,
 )
-from fabricheck.site.other_gpus import from_kfd, from_rocm_topo, from_xpu_smi, read_json
+from fabricheck.site.other_gpus import entries_of_rocm, from_kfd, from_xpu_smi, read_json
 from fabricheck.site.slurm import Slurm, as_captured, read_slurm
 from fabricheck.site.software import NodeSoftware, software_of
 from fabricheck.state import capture
@@ -74,27 +73,17 @@ def _read_facts(directory: Path) -> NodeFacts:
     pasted = texts.pasted_texts(directory)
     of_nccl = texts.read_nccl_topology(pasted[texts.NCCL_TOPOLOGY]) if texts.NCCL_TOPOLOGY in pasted else {}
     cpus, cores, sockets = _numa(directory, pasted, of_nccl.get("numa"))
-    numa_nodes = tuple(cpus)
     slurm = read_slurm(as_captured(read_json(directory / capture.SLURM) or texts.slurm_of_texts(pasted)))
     topo = pasted.get(texts.NVIDIA_SMI_TOPO)
-    sliced = texts.sliced_of_list(pasted.get(texts.NVIDIA_SMI_LIST, ""))
     table = read_topo(topo, cpus) if topo else None
-    whole = without_slices(table, sliced, problems) if table is not None else None
-    gres = _gres(slurm, len(table.rows) if table is not None else 0)
-    nvml = read_json(directory / capture.NVML) or of_nccl.get("nvml") or {}
+    numa_nodes = tuple(sorted({*cpus, *(table.numa.values() if table is not None else ())}))
+    nvml = (read_json(directory / capture.NVML) or of_nccl.get("nvml") or {}).get("gpus", ())
     on_bus = read_json(directory / capture.PCI_GPUS) or []
-    if nvml.get("gpus"):
-        vendor, (gpus, links) = "nvidia", _of_nvml(nvml["gpus"], on_bus, table, numa_nodes, problems)
-    else:
-        listed = (pasted.get(tool, "") for tool in (texts.NVIDIA_SMI_LIST, texts.ROCM_SMI_NAMES))
-        names = texts.names_of_list("\n".join(listed))
-        names = {index: name for index, name in names.items() if index not in sliced}
-        vendor, gpus, links = _of_tools(
-            directory, pasted, whole, numa_nodes, names, on_bus=on_bus, gres=gres, notes=notes
-        )
-        if gpus and gres and not names:
-            notes.append(f"{gres} is Slurm's name of the GPUs: `nvidia-smi -L` in the folder has the whole one")
-    gpus, links = with_data_sheets(gpus, links, _gres(slurm, len(gpus)))
+    sliced = {gpu["index"] for gpu in nvml if gpu.get("mig")}
+    sliced |= {*texts.sliced_of_list(pasted.get(texts.NVIDIA_SMI_LIST, ""))}
+    problems += [_IN_MIG_MODE.format(index) for index in sorted(sliced)]
+    sources = _Sources(directory, pasted, nvml, table, on_bus, frozenset(sliced), slurm, numa_nodes)
+    vendor, gpus, links = _gpus(sources, notes)
     if any(gpu.model.startswith("unknown") for gpu in gpus):
         notes.append(_ASK_MODEL.get(vendor, "fill in model, and arch in settings.py"))
     ports = read_json(directory / capture.NICS) or of_nccl.get("nics")
@@ -192,45 +181,51 @@ def _associated(facts: NodeFacts) -> NodeFacts:
 _Parts = tuple[tuple[FoundGpu, ...], list[FoundLink]]
 
 
-def _of_nvml(
-    entries: Sequence[dict[str, Any]],
-    on_bus: Sequence[dict[str, Any]],
-    table: TopoTable | None,
-    numa_nodes: tuple[int, ...],
-    problems: list[str],
-) -> _Parts:
-    numa = {one["bus_id"][-12:]: one["numa_node"] for one in on_bus if one["numa_node"] is not None}
-    of_table = table.numa if table is not None else {}
-    numa |= {gpu["bus_id"][-12:]: of_table[gpu["index"]] for gpu in entries if gpu["index"] in of_table}
-    speeds = {one["bus_id"][-12:]: pcie_generation(one.get("path_speed") or "") for one in on_bus}
-    gpus, links = from_nvml(entries, numa, numa_nodes, problems, speeds)
-    places = {one["bus_id"][-12:]: one["pci"] for one in on_bus}
-    places |= {gpu["bus_id"][-12:]: gpu["pci"] for gpu in entries if "pci" in gpu}
-    return tuple(replace(gpu, pci=places.get(gpu.bus_id)) for gpu in gpus), links
+_IN_MIG_MODE = "GPU {0} is in MIG mode and left out: switch it off: nvidia-smi -i {0} -mig 0"
 
 
-def _of_tools(
-    directory: Path,
-    pasted: Mapping[str, str],
-    table: TopoTable | None,
-    numa_nodes: tuple[int, ...],
-    names: Mapping[int, str],
-    *,
-    on_bus: Sequence[Mapping[str, Any]],
-    gres: str,
-    notes: list[str],
-) -> tuple[str, tuple[FoundGpu, ...], list[FoundLink]]:
-    """The vendor, GPUs and links, by the source that knows most."""
-    amd = read_json(directory / capture.AMD)
-    if table is not None and table.rows:
-        return "nvidia", *from_nvidia_topo(table, names, gres, notes)
+@dataclass(frozen=True)
+class _Sources:
+    """What tells of GPUs: outputs of tools, entries in NVML's form, the table of `topo -m`, GPUs on the PCI bus, those
+    in MIG mode (of which a program sees no whole GPU), Slurm, and the NUMA nodes."""
+
+    directory: Path
+    pasted: Mapping[str, str]
+    nvml: Sequence[Mapping[str, Any]]
+    table: TopoTable | None
+    on_bus: Sequence[Mapping[str, Any]]
+    sliced: frozenset[int]
+    slurm: Slurm | None
+    numa_nodes: tuple[int, ...]
+
+
+def _gpus(sources: _Sources, notes: list[str]) -> tuple[str, tuple[FoundGpu, ...], list[FoundLink]]:
+    """The vendor, GPUs and links, by the source that has most of them."""
+    pasted, table, nvml, sliced = sources.pasted, sources.table, sources.nvml, sources.sliced
+    listed = (pasted.get(tool, "") for tool in (texts.NVIDIA_SMI_LIST, texts.ROCM_SMI_NAMES))
+    names = texts.names_of_list("\n".join(listed))
+    names = {index: name for index, name in names.items() if index not in sliced}
+    amd, of_amd = read_json(sources.directory / capture.AMD), "the kernel's KFD"
+    rows = table.rows if table is not None else {}
+    gres = _gres(sources.slurm, len(nvml or rows or amd or names))
+    whole = [index for index in rows if index not in sliced]
+    if gres and not names and not nvml:
+        notes.append(f"{gres} is Slurm's name of the GPUs: `nvidia-smi -L` in the folder has the whole one")
+    if nvml:
+        nvml = [gpu for gpu in nvml if gpu["index"] not in sliced]
+        numa = table.numa if table is not None else {}
+        return "nvidia", *from_nvml(nvml, sources.numa_nodes, sources.on_bus, numa, gres=gres, source="NVML")
+    if table is not None and whole:
+        entries = entries_of_table(table, whole, names, gres, notes)
+        source = texts.NVIDIA_SMI_TOPO
+        return "nvidia", *from_nvml(entries, sources.numa_nodes, sources.on_bus, table.numa, gres=gres, source=source)
+    if not amd and texts.ROCM_SMI_TOPO in pasted:
+        amd, of_amd = entries_of_rocm(pasted[texts.ROCM_SMI_TOPO], names, notes), texts.ROCM_SMI_TOPO
     if amd:
-        return "amd", *from_kfd(amd, numa_nodes)
-    if texts.ROCM_SMI_TOPO in pasted:
-        return "amd", *from_rocm_topo(pasted[texts.ROCM_SMI_TOPO], names, numa_nodes, notes)
+        return "amd", *from_kfd(amd, sources.numa_nodes, gres, of_amd)
     if texts.XPU_SMI_TOPO in pasted:
-        discovery = directory / capture.XPU_SMI_DISCOVERY
-        return "intel", *from_xpu_smi(pasted[texts.XPU_SMI_TOPO], discovery, on_bus, notes)
+        discovery = sources.directory / capture.XPU_SMI_DISCOVERY
+        return "intel", *from_xpu_smi(pasted[texts.XPU_SMI_TOPO], discovery, sources.on_bus, notes)
     if names:
         tools = f"`{texts.NVIDIA_SMI_TOPO}` or `{texts.ROCM_SMI_TOPO}`"
         raise UserError(f"{len(names)} GPUs are named, and no source has their links: add the output of {tools}")

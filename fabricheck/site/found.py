@@ -10,6 +10,7 @@ from typing import Any
 from fabricheck.site.slurm import Slurm
 from fabricheck.site.software import NodeSoftware
 from fabricheck.state.kernel import generation_of_text
+from fabricheck.topology.hardware import GpuProduct, gpu_product
 
 # Gb/s of a lane in one direction by PCIe generation, rounded as the papers do (De Sensi §II-B: 256 Gb/s for 4.0 x16).
 _PCIE_LANE_GBPS = {3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
@@ -139,8 +140,8 @@ class NodeFacts:
 
 
 def known_numa(node: int | None, numa_nodes: tuple[int, ...]) -> int | None:
-    """The NUMA node, or None where the machine has no such node."""
-    return node if node is not None and node in numa_nodes else None
+    """The NUMA node, or None where the machine has no such node; without a list of its nodes it has any."""
+    return node if node is not None and node >= 0 and (not numa_nodes or node in numa_nodes) else None
 
 
 def cpu_of(numa: int | None, numa_nodes: tuple[int, ...]) -> str:
@@ -152,6 +153,39 @@ def pcie_link(device: str, cpu: str, generation: int, width: int, source: str) -
     """The link of a GPU or NIC to its CPU; without a rate for a generation that is not known here."""
     lane = _PCIE_LANE_GBPS.get(generation)
     return FoundLink((device, cpu), f"PCIe {generation} x{width}", 1, lane * width if lane else None, source)
+
+
+def pcie_of(product: GpuProduct | None) -> tuple[int, int] | None:
+    """Generation and width of PCIe by a data sheet; None where it has none."""
+    if product is None or product.pcie_generation is None or product.pcie_width is None:
+        return None
+    return product.pcie_generation, product.pcie_width
+
+
+def link_to_cpu(
+    ends: tuple[str, str], model: str, pcie: tuple[int, int] | None, source: str, *, unknown: str = "PCIe"
+) -> FoundLink:
+    """The link of a GPU to its CPU by its `pcie` (generation and width), else by the data sheet of its model; without
+    a rate, and called `unknown`, where neither has it."""
+    product = gpu_product(model)
+    sheet = f"the data sheet of {model}"
+    if pcie is not None:
+        return pcie_link(*ends, *pcie, source)
+    if product is not None and product.to_cpu:
+        return FoundLink(ends, product.to_cpu, 1, None, sheet)
+    if (of_sheet := pcie_of(product)) is not None:
+        return pcie_link(*ends, *of_sheet, sheet)
+    return FoundLink(ends, unknown, 1, None, source)
+
+
+def model_and_arch(name: str, arch: str, gres: str) -> tuple[str, str]:
+    """The model of a GPU, by Slurm's name of it (`gres`) where its source has none, and its arch, by its data sheet."""
+    model = short_model(name)
+    model = gres if model == "unknown" and gres else model
+    product = gpu_product(model)
+    if product is not None and arch == "unknown":
+        arch = f"sm_{product.arch}" if product.backend == "cuda" else product.arch
+    return model, arch
 
 
 def pcie_generation(speed: str) -> int:

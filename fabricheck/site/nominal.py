@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from fabricheck.records.nic_families import family_of
-from fabricheck.site.found import Doubt, FoundGpu, FoundLink, FoundNic, NodeFacts, cpu_of, pcie_link
+from fabricheck.site.found import Doubt, FoundGpu, FoundLink, FoundNic, NodeFacts, cpu_of, pcie_link, pcie_of
 from fabricheck.site.nics import nearest, places_of
 from fabricheck.site.nvidia import NVLINK_OF_ARCH, SLOWEST_ON_THE_WAY, nvlink_gbps
-from fabricheck.site.other_gpus import link_of_arch
-from fabricheck.topology.hardware import GpuProduct, NodeProduct, gpu_product, known_nodes
+from fabricheck.topology.hardware import NodeProduct, gpu_product, known_nodes
 from fabricheck.units import few, parse_rate
 
 HIDDEN_GPUS, UNLIKE_PRODUCT, PORT_DOWN, MISSING_LINKS, SLOW_PCIE, SLOW_PORT, SLOW_CABLE = CODES = (
@@ -31,41 +30,6 @@ HIDDEN_GPUS, UNLIKE_PRODUCT, PORT_DOWN, MISSING_LINKS, SLOW_PCIE, SLOW_PORT, SLO
 _PCIE = re.compile(r"PCIe (\d{1,2}) x(\d{1,3})")
 # A node that has less than all but this many parts of a product is something else.
 _MOST_MISSING = 2
-_SHEET = "the data sheet"
-
-
-def with_data_sheets(
-    gpus: Sequence[FoundGpu], links: Sequence[FoundLink], model: str
-) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """GPUs and links with what their sources do not tell: the `model` by which the scheduler knows the GPUs, and what
-    its data sheet has."""
-    known = []
-    for gpu in gpus:
-        name = model if gpu.model == "unknown" and model else gpu.model
-        product, arch = gpu_product(name), gpu.arch
-        if product is not None and arch == "unknown":
-            arch = f"sm_{product.arch}" if product.backend == "cuda" else product.arch
-        known.append(replace(gpu, model=name, arch=arch))
-    by_name = {f"gpu{gpu.index}": gpu for gpu in known}
-    return tuple(known), [_rated(link, by_name[link.ends[0]]) if link.ends[0] in by_name else link for link in links]
-
-
-def _rated(link: FoundLink, gpu: FoundGpu) -> FoundLink:
-    """The link with the rate and generation of the GPU's model, where no source tells them."""
-    product = gpu_product(gpu.model)
-    generation = NVLINK_OF_ARCH.get(gpu.arch)
-    if link.technology == "NVLink" and generation is not None:
-        source = f"{link.source}; {_SHEET} of {gpu.model}"
-        return replace(
-            link, technology=f"NVLink{generation}", rate_gbps=nvlink_gbps(generation, None, gpu.arch), source=source
-        )
-    if link.technology == "Infinity Fabric" and gpu.arch != "unknown":
-        return link_of_arch(link, gpu.arch)
-    if link.rate_gbps is None and link.technology == "PCIe" and product is not None and product.to_cpu:
-        return replace(link, technology=product.to_cpu, source=f"{_SHEET} of {gpu.model}")
-    if link.rate_gbps is None and link.technology in ("PCIe", "link to the CPU") and (sheet := _pcie_of(product)):
-        return pcie_link(link.ends[0], link.ends[1], *sheet, f"{_SHEET} of {gpu.model}")
-    return link
 
 
 def nominal(facts: NodeFacts, accepted: Collection[str]) -> NodeFacts:
@@ -351,7 +315,7 @@ def _with_links(facts: NodeFacts, count: int) -> Iterator[FoundLink]:
     of_pair = count // max(peers) if between and not others and len(peers) == 1 and count % max(peers) == 0 else 0
     if not to_switch and not between and len(facts.gpus) == 8 and generation is not None and generation > 2:
         rate = nvlink_gbps(generation, None)
-        to_switch = [FoundLink(("", "nvswitch"), f"NVLink{generation}", count, rate, _SHEET)]
+        to_switch = [FoundLink(("", "nvswitch"), f"NVLink{generation}", count, rate, "the data sheet")]
     for link in facts.links:
         yield replace(link, count=count if link in to_switch else max(link.count, of_pair if link in between else 0))
     there = {link.ends[0] for link in to_switch}
@@ -371,7 +335,7 @@ def _pcie(facts: NodeFacts) -> _Rule:
             own[at] = int(match[1]), int(match[2])
             model = models[link.ends[0]]
             # Where bridges or the CPU are slower than the GPU, its peers tell what should be, and not its data sheet.
-            sheet = None if link.source == SLOWEST_ON_THE_WAY else _pcie_of(gpu_product(model))
+            sheet = None if link.source == SLOWEST_ON_THE_WAY else pcie_of(gpu_product(model))
             before = best.get(model) or sheet or own[at]
             best[model] = max(before, own[at], key=_speed)
     doubts, links = [], list(facts.links)
@@ -385,12 +349,6 @@ def _pcie(facts: NodeFacts) -> _Rule:
             )
             doubts.append(Doubt(SLOW_PCIE, (link.ends[0],), text))
     return doubts, replace(facts, links=tuple(links)) if doubts else facts
-
-
-def _pcie_of(product: GpuProduct | None) -> tuple[int, int] | None:
-    if product is None or product.pcie_generation is None or product.pcie_width is None:
-        return None
-    return product.pcie_generation, product.pcie_width
 
 
 def _speed(link: tuple[int, int]) -> int:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.site.found import FoundGpu, FoundLink, cpu_of, known_numa, memory_gbps, pcie_link, short_model
+from fabricheck.site.found import (
+    FoundGpu,
+    FoundLink,
+    cpu_of,
+    known_numa,
+    link_to_cpu,
+    memory_gbps,
+    model_and_arch,
+    pcie_generation,
+)
 from fabricheck.topology.hardware import gpu_product
 from fabricheck.units import few
 
@@ -33,76 +41,65 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def from_nvml(
-    entries: Sequence[dict[str, Any]],
-    numa: Mapping[str, int],
+    entries: Sequence[Mapping[str, Any]],
     numa_nodes: tuple[int, ...],
-    problems: list[str],
-    of_paths: Mapping[str, int] = MappingProxyType({}),
+    on_bus: Sequence[Mapping[str, Any]],
+    table_numa: Mapping[int, int],
+    *,
+    gres: str,
+    source: str,
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """GPUs and links of `fabricheck.state.capture.gpu_facts`. `numa`: by PCI address, where NVML does not state it;
-    `of_paths`: by PCI address, the least PCIe generation on the way to the CPU, which can be less than the GPU's own.
-
-    A GPU in MIG mode is left out, since what a program sees of it is not a whole GPU.
-    """
-    problems += [_in_mig_mode(gpu["index"]) for gpu in entries if gpu.get("mig")]
-    gpus = [gpu for gpu in entries if not gpu.get("mig")]
-    places = {gpu["index"]: _numa_of(gpu, numa, numa_nodes) for gpu in gpus}
-    gpu_facts = tuple(_gpu(gpu, places[gpu["index"]]) for gpu in gpus)
-    links = _nvlinks(gpus, places, numa_nodes)
-    for gpu in gpus:
-        cpu = cpu_of(places[gpu["index"]], numa_nodes)
-        if gpu.get("c2c_links") and gpu.get("c2c_mbps"):
-            rate = gpu["c2c_mbps"] * 8 / 1000
-            links.append(FoundLink((f"gpu{gpu['index']}", cpu), "NVLink-C2C", gpu["c2c_links"], rate, "NVML"))
-        elif gpu["pcie_generation"] and gpu["pcie_width"]:
-            own, path = gpu["pcie_generation"], of_paths.get(gpu["bus_id"][-12:])
-            least, source = (path, SLOWEST_ON_THE_WAY) if path and path < own else (own, "NVML")
-            links.append(pcie_link(f"gpu{gpu['index']}", cpu, least, gpu["pcie_width"], source))
-    return gpu_facts, links
-
-
-def _numa_of(gpu: Mapping[str, Any], numa: Mapping[str, int], numa_nodes: tuple[int, ...]) -> int | None:
-    # NVML names the NUMA node of a GPU's own memory, where it has one, as on Grace.
-    nodes = (numa.get(gpu["bus_id"][-12:]), gpu["numa_node"])
-    return next((node for node in nodes if known_numa(node, numa_nodes) is not None), None)
-
-
-def _gpu(gpu: Mapping[str, Any], numa: int | None) -> FoundGpu:
-    clock, bits = gpu.get("memory_clock_mhz"), gpu.get("memory_bus_bits")
-    source = f"NVML: memory clock of {clock} MHz at most, two transfers a cycle, {bits} bit"
-    return FoundGpu(
-        gpu["index"],
-        short_model(gpu["name"]),
-        gpu["arch"],
-        numa,
-        None,
-        memory_gbps(clock, bits),
-        source,
-        len(gpu["nvlinks"]),
-        int(gpu.get("nvlinks_total") or 0),
-        str(gpu["bus_id"])[-12:],
-    )
-
-
-def _nvlinks(
-    gpus: Sequence[dict[str, Any]], places: Mapping[int, int | None], numa_nodes: tuple[int, ...]
-) -> list[FoundLink]:
-    by_bus = {gpu["bus_id"][-12:]: gpu["index"] for gpu in gpus}
-    counted: Counter[tuple[str, str, int | None, float | None]] = Counter()
-    for gpu in gpus:
-        me = gpu["index"]
+    """GPUs and links of `fabricheck.state.capture.gpu_facts`, or of a `source` in its form. `gres`: what the scheduler
+    calls them. `on_bus`: the kernel's places of GPUs, and the slowest PCIe link on the way to the CPU. `table_numa`:
+    NUMA nodes by `nvidia-smi topo -m`."""
+    kernel = {device["bus_id"][-12:]: device for device in on_bus}
+    by_bus = {gpu["bus_id"][-12:]: gpu["index"] for gpu in entries}
+    gpus, nvlinks, to_cpus = [], [], []
+    for gpu in entries:
+        index, bus_id = gpu["index"], str(gpu["bus_id"])[-12:]
+        device = kernel.get(bus_id, {})
+        # NVML names the NUMA node of a GPU's own memory, where it has one, as on Grace.
+        nodes = (table_numa.get(index), device.get("numa_node"), gpu["numa_node"] if numa_nodes else None)
+        numa = next((node for node in nodes if known_numa(node, numa_nodes) is not None), None)
+        cpu = cpu_of(numa, numa_nodes)
+        model, arch = model_and_arch(gpu["name"], gpu["arch"], gres)
+        clock, bits = gpu.get("memory_clock_mhz"), gpu.get("memory_bus_bits")
+        gpus.append(
+            FoundGpu(
+                index,
+                model,
+                arch,
+                numa,
+                gpu.get("pci") or device.get("pci"),
+                memory_gbps(clock, bits),
+                f"NVML: memory clock of {clock} MHz at most, two transfers a cycle, {bits} bit",
+                len(gpu["nvlinks"]),
+                int(gpu.get("nvlinks_total") or 0),
+                bus_id,
+            )
+        )
+        counted: Counter[tuple[str, int | None, float | None]] = Counter()
         for link in gpu["nvlinks"]:
             peer = by_bus.get((link["remote_bus_id"] or "")[-12:])
-            kinds = {"switch": "nvswitch", "cpu": cpu_of(places[me], numa_nodes)}
+            kinds = {"switch": "nvswitch", "cpu": cpu}
             other = f"gpu{peer}" if peer is not None else kinds.get(link["remote_kind"])
-            if other is None or (peer is not None and peer < me):
+            if other is None or (peer is not None and peer < index):
                 continue  # counted from the other end
-            generation = _NVLINK_GENERATION.get(link["version"], NVLINK_OF_ARCH.get(gpu["arch"]))
-            counted[f"gpu{me}", other, generation, nvlink_gbps(generation, link["speed_mbps"], gpu["arch"])] += 1
-    return [
-        FoundLink((me_, other), f"NVLink{generation or ''}", count, rate, "NVML")
-        for (me_, other, generation, rate), count in counted.items()
-    ]
+            generation = _NVLINK_GENERATION.get(link["version"], NVLINK_OF_ARCH.get(arch))
+            counted[other, generation, nvlink_gbps(generation, link["speed_mbps"], arch)] += 1
+        of_sheet = "" if gpu["arch"] == arch else f"; the data sheet of {model}"
+        for (other, generation, rate), count in counted.items():
+            technology = f"NVLink{generation or ''}"
+            nvlinks.append(FoundLink((f"gpu{index}", other), technology, count, rate, f"{source}{of_sheet}"))
+        if gpu.get("c2c_links") and gpu.get("c2c_mbps"):
+            rate = gpu["c2c_mbps"] * 8 / 1000
+            to_cpus.append(FoundLink((f"gpu{index}", cpu), "NVLink-C2C", gpu["c2c_links"], rate, source))
+            continue
+        own, path = gpu["pcie_generation"], pcie_generation(device.get("path_speed") or "")
+        least, of_path = (path, SLOWEST_ON_THE_WAY) if own and 0 < path < own else (own, source)
+        pcie = (least, gpu["pcie_width"]) if least and gpu["pcie_width"] else None
+        to_cpus.append(link_to_cpu((f"gpu{index}", cpu), model, pcie, of_path))
+    return tuple(gpus), [*nvlinks, *to_cpus]
 
 
 def switch_reduces(links: Sequence[FoundLink]) -> bool:
@@ -205,22 +202,11 @@ def _numa_node(cells: Sequence[str], at_numa: int | None, at_cpus: int | None, c
     return next((node for node, of_node in cpus.items() if of_node == listed), None)
 
 
-def without_slices(table: TopoTable, sliced: Collection[int], problems: list[str]) -> TopoTable:
-    """The table without the GPUs in MIG mode, since what a program sees of them is not a whole GPU."""
-    problems += [_in_mig_mode(index) for index in sliced]
-    rows = {index: row for index, row in table.rows.items() if index not in sliced}
-    return replace(table, rows=rows)
-
-
-def _in_mig_mode(index: int) -> str:
-    return f"GPU {index} is in MIG mode and left out: switch it off: nvidia-smi -i {index} -mig 0"
-
-
-def from_nvidia_topo(
-    table: TopoTable, names: Mapping[int, str], gres: str, notes: list[str]
-) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """`nvidia-smi topo -m`: counts of NVLinks between GPUs; it has no rates and switches. `names`: models by index;
-    `gres`: what the scheduler calls them.
+def entries_of_table(
+    table: TopoTable, whole: Collection[int], names: Mapping[int, str], gres: str, notes: list[str]
+) -> list[dict[str, Any]]:
+    """The `whole` GPUs of `nvidia-smi topo -m` in NVML's form: it has counts of NVLinks, no rates and switches.
+    `names`: their models by index; `gres`: what the scheduler calls them.
 
     Raises UserError for the table of `topo -mp`, which hides NVLinks.
     """
@@ -228,45 +214,49 @@ def from_nvidia_topo(
         raise UserError(
             "the table of GPUs is that of `nvidia-smi topo -mp`, which hides NVLinks: give that of `topo -m`"
         )
-    counts = {
-        (index, int(name[3:])): int(match[1])
-        for index, row in table.rows.items()
-        for name, cell in row.items()
-        if (match := re.fullmatch(r"NV(\d+)", cell)) and int(name[3:]) in table.rows
-    }
-    product = gpu_product(short_model(names.get(min(table.rows), gres)))
-    links = _switch_or_direct([*table.rows], counts, product.links if product is not None else None, notes)
-    active = Counter[str]()
-    for link in links:
-        for end in link.ends:
-            active[end] += link.count
-    gpus = []
-    for index in table.rows:
-        model, numa = short_model(names.get(index, gres)), table.numa.get(index)
-        gpus.append(FoundGpu(index, model, "unknown", numa, links=active[f"gpu{index}"]))
-        links.append(FoundLink((f"gpu{index}", f"numa{numa or 0}"), "PCIe", 1, None, _TOPO))
-    return tuple(gpus), links
+    counts: dict[tuple[int, int], int] = {}
+    for index in whole:
+        for name, cell in table.rows[index].items():
+            if (match := re.fullmatch(r"NV(\d+)", cell)) and int(name[3:]) in whole:
+                counts[index, int(name[3:])] = int(match[1])
+    product = gpu_product(names.get(min(whole), gres))
+    by_switch = _is_switch(whole, counts, product.links if product is not None else None, notes)
+    entries = []
+    for index in whole:
+        links: list[dict[str, Any]] = []
+        of_gpu = {other: count for (gpu, other), count in sorted(counts.items()) if gpu == index}
+        for other, count in ({-1: max(of_gpu.values())} if by_switch and of_gpu else of_gpu).items():
+            kind = "switch" if by_switch else "gpu"
+            links += [
+                {"version": None, "speed_mbps": None, "remote_kind": kind, "remote_bus_id": f"GPU{other}"}
+            ] * count
+        entries.append(
+            {
+                "index": index,
+                "name": names.get(index, "unknown"),
+                "arch": "unknown",
+                "bus_id": f"GPU{index}",
+                "numa_node": None,
+                "pcie_generation": None,
+                "pcie_width": None,
+                "nvlinks": links,
+            }
+        )
+    return entries
 
 
-_TOPO = "nvidia-smi topo -m"
-
-
-def _switch_or_direct(
-    gpus: Sequence[int], counts: Mapping[tuple[int, int], int], of_sheet: int | None, notes: list[str]
-) -> list[FoundLink]:
-    """`NVn` between pairs is a switch with n links a GPU where direct links would need more than a GPU has (`of_sheet`,
-    else 18, the most up to Blackwell)."""
+def _is_switch(
+    gpus: Collection[int], counts: Mapping[tuple[int, int], int], of_sheet: int | None, notes: list[str]
+) -> bool:
+    """Whether `NVn` between pairs is a switch with n links a GPU: where direct links would need more than a GPU has
+    (`of_sheet`, else 18, the most up to Blackwell)."""
     of_gpu = {gpu: [count for pair, count in counts.items() if pair[0] == gpu] for gpu in gpus}
     linked = [gpu for gpu in gpus if of_gpu[gpu]]
     needed = max(map(sum, of_gpu.values()), default=0)
     most = max(counts.values(), default=0)
     everyone = len(counts) == len(linked) * (len(linked) - 1)
-    if everyone and len(linked) > 1 and (needed > (of_sheet or 18) or most == of_sheet):
-        if of_sheet is None:
-            notes.append(f"NV{most} between all pairs is taken for an NVSwitch: a GPU does not have that many links")
-        return [FoundLink((f"gpu{gpu}", "nvswitch"), "NVLink", max(of_gpu[gpu]), None, _TOPO) for gpu in linked]
-    return [
-        FoundLink((f"gpu{a}", f"gpu{b}"), "NVLink", count, None, _TOPO)
-        for (a, b), count in sorted(counts.items())
-        if a < b
-    ]
+    if not everyone or len(linked) < 2 or (needed <= (of_sheet or 18) and most != of_sheet):
+        return False
+    if of_sheet is None:
+        notes.append(f"NV{most} between all pairs is taken for an NVSwitch: a GPU does not have that many links")
+    return True

@@ -22,10 +22,10 @@ from fabricheck.site.found import (
     FoundLink,
     cpu_of,
     known_numa,
+    link_to_cpu,
     memory_gbps,
+    model_and_arch,
     pcie_generation,
-    pcie_link,
-    short_model,
 )
 
 # Gb/s of a link of Infinity Fabric between GPUs in one direction, and its generation: 50 GB/s on the MI200 series
@@ -37,14 +37,13 @@ _XGMI = {"gfx940": (3, 512.0), "gfx941": (3, 512.0), "gfx942": (3, 512.0), "gfx9
 _ONE_HOP, _SAME_GPU, _OF_TWO_GPUS = 15, 13, 41
 _DIRECT = (_ONE_HOP, _SAME_GPU, _OF_TWO_GPUS)
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
-_KFD = "the kernel's KFD"
-_ROCM_SMI = "rocm-smi --showtopo"
 
 
 def from_kfd(
-    entries: Sequence[Mapping[str, Any]], numa_nodes: tuple[int, ...]
+    entries: Sequence[Mapping[str, Any]], numa_nodes: tuple[int, ...], gres: str, source: str
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """GPUs and links of `fabricheck.state.capture.amd_facts`."""
+    """GPUs and links of `fabricheck.state.capture.amd_facts`, or of a `source` in its form. `gres`: what the scheduler
+    calls them."""
     of_node = {entry["node"]: index for index, entry in enumerate(entries)}
     ends = _ends(entries, of_node)
     partitioned = any(end.startswith("card") for end in ends)
@@ -56,8 +55,8 @@ def from_kfd(
         numa = known_numa(device["numa_node"], numa_nodes)
         cpu = cpu_of(numa, numa_nodes)
         clock, bits = entry["memory_clock_mhz"], entry["memory_bus_bits"]
-        source = f"{_KFD}: memory clock of {clock} MHz, two transfers a cycle, {bits} bit"
-        model = short_model(device["model"] or "unknown")
+        of_memory = f"{source}: memory clock of {clock} MHz, two transfers a cycle, {bits} bit"
+        model, arch = model_and_arch(device["model"] or "unknown", entry["arch"], gres)
         memory = memory_gbps(clock, bits)
         to_cpu, counted = None, 0
         for link in entry["links"]:
@@ -65,7 +64,7 @@ def from_kfd(
             if link["kind"] != "xgmi":
                 continue
             if peer is None:
-                to_cpu = FoundLink((end, cpu), "Infinity Fabric to the CPU", count, rate, _KFD)
+                to_cpu = FoundLink((end, cpu), "Infinity Fabric to the CPU", count, rate, source)
                 continue
             # All partitions of a GPU share its links.
             other = ends[peer] if ends[peer] != end else f"gpu{index}"
@@ -75,18 +74,14 @@ def from_kfd(
             if (other, end) not in joined and (end, other) not in joined:
                 joined.add((end, other))
                 technology = "Infinity Fabric" if ends[peer] != end else "Infinity Fabric in the GPU"
-                links.append(link_of_arch(FoundLink((end, other), technology, count, rate, _KFD), entry["arch"]))
-        links_of_gpu = None if partitioned else counted
-        gpus.append(FoundGpu(index, model, entry["arch"], numa, device["pci"], memory, source, links_of_gpu))
+                links.append(_of_arch(FoundLink((end, other), technology, count, rate, source), arch))
+        links_of_gpu = None if partitioned or not entry.get("counts", True) else counted
+        gpus.append(FoundGpu(index, model, arch, numa, device["pci"], memory, of_memory, links_of_gpu))
         generation, width = pcie_generation(entry["link_speed"] or ""), entry["link_width"] or ""
-        if entry is not device:
-            continue
-        if to_cpu is not None:
-            links.append(to_cpu)
-        elif generation and width.isdecimal():
-            links.append(pcie_link(end, cpu, generation, int(width), "the kernel"))
-        else:
-            links.append(FoundLink((end, cpu), "link to the CPU", 1, None, _KFD))
+        if entry is device:
+            pcie = (generation, int(width)) if generation and width.isdecimal() else None
+            by_pcie = link_to_cpu((end, cpu), model, pcie, "the kernel" if pcie else source, unknown="link to the CPU")
+            links.append(to_cpu or by_pcie)
     return tuple(gpus), links
 
 
@@ -105,7 +100,7 @@ def _ends(entries: Sequence[Mapping[str, Any]], of_node: Mapping[int, int]) -> l
     return ends
 
 
-def link_of_arch(link: FoundLink, arch: str) -> FoundLink:
+def _of_arch(link: FoundLink, arch: str) -> FoundLink:
     """The links of two GPUs at the nominal rate of their architecture, where that has one of its own."""
     if arch not in _XGMI or link.technology != "Infinity Fabric":
         return link
@@ -122,11 +117,9 @@ def _parallel(link: Mapping[str, Any]) -> tuple[float | None, int]:
     return least * 8 / 1000, max(1, round(most / least))
 
 
-def from_rocm_topo(
-    text: str, names: Mapping[int, str], numa_nodes: tuple[int, ...], notes: list[str]
-) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """`rocm-smi --showtopo` or `amd-smi topology`: weight, hops and kind of each pair, NUMA node of each GPU. `names`:
-    their models, if known.
+def entries_of_rocm(text: str, names: Mapping[int, str], notes: list[str]) -> list[dict[str, Any]]:
+    """`rocm-smi --showtopo` or `amd-smi topology` in the form of the kernel's KFD: weight, hops and kind of each pair,
+    NUMA node of each GPU. `names`: their models, if known.
 
     Links are the pairs of XGMI with no GPU between, by weight: hops are 1 for every pair of an MI250. How many parallel
     links they are is not in there. Raises UserError for another text.
@@ -137,34 +130,32 @@ def from_rocm_topo(
         raise UserError("a text without tables of hops and link types is not the output of rocm-smi --showtopo")
     nodes = {int(a): int(b) for a, b in re.findall(r"GPU ?\[?(\d+)\]?\s*: \(Topology\) Numa Node:\s*(\d+)", text)}
     size = len(hops)
-    # ROCm 5 prints the unknown one, -1, without its sign.
-    numa_nodes = numa_nodes or tuple(sorted({node for node in nodes.values() if node < 1 << 31}))
-    numas = [known_numa(nodes.get(index), numa_nodes) for index in range(size)]
     told = len(weights) == size and any(cell.isdecimal() and cell != "0" for row in weights for cell in row)
     direct, wanted = (weights, {*map(str, _DIRECT)}) if told else (hops, {"1"})
     if not told:
         notes.append("rocm-smi has no weights: pairs of one hop are taken as linked, which is wrong for MI250")
-    pairs = [(a, b) for a, b in itertools.combinations(range(size), 2) if kinds[a][b] == "XGMI"]
-    pairs = [(a, b) for a, b in pairs if direct[a][b] in wanted]
     notes.append(
         "the output does not have the number of Infinity Fabric links of a pair: every count is 1, correct it by hand"
     )
-    links = [FoundLink((f"gpu{a}", f"gpu{b}"), "Infinity Fabric", 1, _XGMI_GBPS, _ROCM_SMI) for a, b in pairs]
-    gpus = tuple(
-        FoundGpu(
-            index,
-            short_model(names.get(index, "unknown")),
-            "unknown",
-            numa,
-            links=sum(index in pair for pair in pairs) if told and names else None,
+    link = {"kind": "xgmi", "weight": _ONE_HOP, "least_mbps": None, "most_mbps": None}
+    unknown = dict.fromkeys(("memory_bus_bits", "memory_clock_mhz", "link_speed", "link_width", "pci"))
+    entries = []
+    for index in range(size):
+        peers = [to for to in range(size) if kinds[index][to] == "XGMI" and direct[index][to] in wanted]
+        node = nodes.get(index)
+        entries.append(
+            {
+                **unknown,
+                "node": index,
+                "model": names.get(index),
+                "arch": "unknown",
+                # ROCm 5 prints the unknown one, -1, without its sign.
+                "numa_node": node if node is None or node < 1 << 31 else None,
+                "counts": told and bool(names),
+                "links": [{**link, "to": to} for to in peers],
+            }
         )
-        for index, numa in enumerate(numas)
-    )
-    links += [
-        FoundLink((f"gpu{gpu.index}", cpu_of(gpu.numa, numa_nodes)), "link to the CPU", 1, None, _ROCM_SMI)
-        for gpu in gpus
-    ]
-    return gpus, links
+    return entries
 
 
 def _matrix(text: str, what: str) -> list[list[str]]:
@@ -257,9 +248,7 @@ def from_xpu_smi(
         model, bus_id = cards.get(card, ("unknown", ""))
         pci = kernel.get(bus_id, {})
         numa = pci.get("numa_node")
-        # What the compiler calls Data Center GPU Max.
-        arch = "pvc" if re.search(r"\bGPU Max \d+", model) else "unknown"
-        gpus.append(FoundGpu(index, f"{model}, tile", arch, numa))
+        gpus.append(FoundGpu(index, *model_and_arch(f"{model}, tile", "unknown", ""), numa))
         if number == 0 and pci.get("path_speed") and pci.get("link_width"):
             # "32.0 GT/s PCIe": so many Gb/s a lane.
             rate = float(pci["path_speed"].split()[0]) * int(pci["link_width"])
