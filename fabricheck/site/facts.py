@@ -22,6 +22,7 @@ from fabricheck.site.found import (
     NodeFacts,
     cpu_of,
     known_numa,
+    network_of,
     pcie_generation,
     pcie_link,
 )
@@ -207,9 +208,11 @@ def _gpus(sources: _Sources, notes: list[str]) -> tuple[str, tuple[FoundGpu, ...
     names = {index: name for index, name in names.items() if index not in sliced}
     amd, of_amd = read_json(sources.directory / capture.AMD), "the kernel's KFD"
     rows = table.rows if table is not None else {}
-    gres = _gres(sources.slurm, len(nvml or rows or amd or names))
+    if not (nvml or rows or amd) and texts.ROCM_SMI_TOPO in pasted:
+        amd, of_amd = entries_of_rocm(pasted[texts.ROCM_SMI_TOPO], names, notes), texts.ROCM_SMI_TOPO
+    gres = _gres(sources.slurm, len(nvml or rows or amd or ()))
     whole = [index for index in rows if index not in sliced]
-    if gres and not names and not nvml:
+    if gres and not names and not nvml and (rows or amd):
         notes.append(f"{gres} is Slurm's name of the GPUs: `nvidia-smi -L` in the folder has the whole one")
     if nvml:
         nvml = [gpu for gpu in nvml if gpu["index"] not in sliced]
@@ -219,8 +222,6 @@ def _gpus(sources: _Sources, notes: list[str]) -> tuple[str, tuple[FoundGpu, ...
         entries = entries_of_table(table, whole, names, gres, notes)
         source = texts.NVIDIA_SMI_TOPO
         return "nvidia", *from_nvml(entries, sources.numa_nodes, sources.on_bus, table.numa, gres=gres, source=source)
-    if not amd and texts.ROCM_SMI_TOPO in pasted:
-        amd, of_amd = entries_of_rocm(pasted[texts.ROCM_SMI_TOPO], names, notes), texts.ROCM_SMI_TOPO
     if amd:
         return "amd", *from_kfd(amd, sources.numa_nodes, gres, of_amd)
     if texts.XPU_SMI_TOPO in pasted:
@@ -297,7 +298,7 @@ def _nics(entries: Sequence[dict[str, Any]], notes: list[str]) -> tuple[FoundNic
 def _is_missed(nic: FoundNic, rails: Sequence[FoundNic]) -> bool:
     """Whether a port that is down should be up: its card is like those of the others, and has no port that is up. Of
     cards with two ports the second is often unused."""
-    alike = any((nic.card, nic.model.split()[0]) == (one.card, one.model.split()[0]) for one in rails)
+    alike = any((nic.card, network_of(nic)) == (one.card, network_of(one)) for one in rails)
     return alike and _card(nic) not in {_card(one) for one in rails}
 
 
@@ -347,10 +348,11 @@ _DPU = re.compile(r"MT4168[26]|MT41692|BlueField")
 
 
 def _rails(nics: Sequence[FoundNic], notes: list[str]) -> tuple[FoundNic, ...]:
-    """Ports without those of a front-end or for management: of another network or card than most, slower, and few."""
+    """Ports without those of a front-end or for management: of another network than most, which no rail reaches, or of
+    another card, slower, and few."""
     kinds: dict[tuple[str, str], list[FoundNic]] = {}
     for nic in nics:
-        kinds.setdefault((nic.model.partition(" ")[0], nic.card), []).append(nic)
+        kinds.setdefault((network_of(nic), nic.card), []).append(nic)
 
     def total(ports: Sequence[FoundNic]) -> float:
         return sum(nic.rate_gbps or 0.0 for nic in ports)
@@ -362,10 +364,11 @@ def _rails(nics: Sequence[FoundNic], notes: list[str]) -> tuple[FoundNic, ...]:
     front: list[str] = []
     for ports in kinds.values():
         slower = max(nic.rate_gbps or 0.0 for nic in ports) < rate and 2 * len(ports) < len(main)
-        if ports is not main and (slower or _DPU.search(ports[0].card)):
+        is_other = network_of(ports[0]) != network_of(main[0])
+        if ports is not main and (is_other or slower or _DPU.search(ports[0].card)):
             front += [nic.name for nic in ports]
     if front:
-        text = f"left out as front-end: a DPU, or slower than the {len(main)} others, and of another kind"
+        text = f"left out as front-end: a DPU, or of another network, or slower and fewer than the {len(main)} others"
         notes.append(f"{few(front)}: {text}")
     return tuple(nic for nic in nics if nic.name not in front)
 

@@ -144,6 +144,11 @@ def known_numa(node: int | None, numa_nodes: tuple[int, ...]) -> int | None:
     return node if node is not None and node >= 0 and (not numa_nodes or node in numa_nodes) else None
 
 
+def network_of(nic: FoundNic) -> str:
+    """The network of a port: InfiniBand, RoCE, EFA, Slingshot, Ethernet."""
+    return nic.model.partition(" ")[0]
+
+
 def cpu_of(numa: int | None, numa_nodes: tuple[int, ...]) -> str:
     """The topology's name of the NUMA node that a GPU is at: the first where nothing states."""
     return f"numa{numa if numa is not None else (numa_nodes[0] if numa_nodes else 0)}"

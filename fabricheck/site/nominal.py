@@ -12,7 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from fabricheck.records.nic_families import family_of
-from fabricheck.site.found import Doubt, FoundGpu, FoundLink, FoundNic, NodeFacts, cpu_of, pcie_link, pcie_of
+from fabricheck.site.found import (
+    Doubt,
+    FoundGpu,
+    FoundLink,
+    FoundNic,
+    NodeFacts,
+    cpu_of,
+    network_of,
+    pcie_link,
+    pcie_of,
+)
 from fabricheck.site.nics import nearest, places_of
 from fabricheck.site.nvidia import NVLINK_OF_ARCH, SLOWEST_ON_THE_WAY, nvlink_gbps
 from fabricheck.topology.hardware import NodeProduct, gpu_product, known_nodes
@@ -201,17 +211,15 @@ def _at_best_rate(nics: Sequence[FoundNic]) -> tuple[FoundNic, ...]:
     """The ports at the rate that the fastest of their kind have."""
     better = []
     for nic in nics:
-        peers = [peer for peer in nics if peer.card == nic.card and _network(peer) == _network(nic) and peer.rate_gbps]
+        peers = [
+            peer for peer in nics if peer.card == nic.card and network_of(peer) == network_of(nic) and peer.rate_gbps
+        ]
         best = max(peers, key=lambda peer: peer.rate_gbps or 0.0, default=nic)
         slower = nic.rate_gbps is None or nic.rate_gbps < (best.rate_gbps or 0.0)
         source = f"{nic.source}: its peers; it was slower or down at `init`"
         changed = replace(nic, rate_gbps=best.rate_gbps, model=best.model, up=True, source=source)
         better.append(changed if slower and best.rate_gbps is not None else nic)
     return tuple(better)
-
-
-def _network(nic: FoundNic) -> str:
-    return nic.model.partition(" ")[0]
 
 
 def _with_ports(nics: tuple[FoundNic, ...], like: NodeProduct) -> tuple[FoundNic, ...]:
@@ -289,7 +297,7 @@ _LOOK = {
 
 def _wanted_links(gpu: FoundGpu, gpus: Sequence[FoundGpu]) -> int:
     product = gpu_product(gpu.model)
-    if gpu.arch.startswith("gfx"):
+    if gpu.arch.startswith("gfx") and not (product is not None and product.links_of_bridge):
         # A link to each peer; GPUs that are not visible are no peers, and boards without a sheet join GPUs unlike.
         return min(product.links or 0 if product is not None else 0, len(gpus) - 1)
     # The driver lists links that never were there, where bridges decide; each bridge has so many.
@@ -307,7 +315,10 @@ def _with_links(facts: NodeFacts, count: int) -> Iterator[FoundLink]:
     generation = NVLINK_OF_ARCH.get(facts.gpus[0].arch)
     gpus = {f"gpu{gpu.index}" for gpu in facts.gpus}
     between = _between(facts.links, gpus)
-    if between and count == len(gpus) - 1:
+    linked = {end for link in between for end in link.ends}
+    # A link to each peer, or GPUs of which all that have links have one to each other.
+    complete = len(linked) > 2 and 2 * len(between) == len(linked) * (len(linked) - 1)
+    if between and (count == len(gpus) - 1 or complete):
         yield from _missing_pairs(between, [f"gpu{gpu.index}" for gpu in facts.gpus])
     peers = {sum(gpu in link.ends for link in between) for gpu in gpus}
     others = [link for link in facts.links if re.match(r"NVLink\d", link.technology) and link not in between]

@@ -54,9 +54,9 @@ def sources_of(machine: Machine) -> list[str]:
         return ["json", "texts"]
     in_texts = fault not in ("slow slot", "GPU hidden")
     if board.is_amd:
-        return ["json"] + ["rocm"] * (in_texts and board.links == 1 and not machine.storage and not machine.dpus)
+        return ["json"] + ["rocm"] * (in_texts and board.links < board.hive and not machine.storage)
     in_sinfo = in_texts and board.gres != "" and fault != "GPU in MIG mode"
-    in_nccl = fault not in _NOT_IN_NCCL and machine.knows_numa and not machine.storage and not machine.dpus
+    in_nccl = fault not in _NOT_IN_NCCL and machine.knows_numa and not (machine.storage or machine.dpus or machine.vpis)
     return ["json"] + ["texts"] * in_texts + ["sinfo"] * in_sinfo + ["nccl"] * in_nccl
 
 
@@ -74,7 +74,8 @@ def shape(facts: NodeFacts) -> dict[str, object]:
 
 def expected_shape(machine: Machine) -> dict[str, object]:
     board, links = machine.board, []
-    parts = machine.partitions
+    parts, of_pair = machine.partitions, board.links // max(board.hive - 1, 1)
+    fabric = ("Infinity Fabric 3", of_pair, 512.0) if board.generation else ("Infinity Fabric", of_pair, 400.0)
     numas = [machine.numa_of(index) if machine.knows_numa else None for index in range(machine.gpus)]
     ends = [f"gpu{index}" if parts == 1 else f"card{index}" for index in range(machine.gpus)]
     for index, numa in enumerate(numas):
@@ -82,16 +83,16 @@ def expected_shape(machine: Machine) -> dict[str, object]:
         to_cpu = ("NVLink-C2C", board.c2c, 720.0) if board.c2c else (f"PCIe {board.pcie} x16", 1, rate)
         links.append((ends[index], cpu, *to_cpu))
         if board.is_amd:
-            links += [(ends[index], peer, "Infinity Fabric 3", board.links, 512.0) for peer in ends[index + 1 :]]
+            hive = ends[index + 1 : index - index % board.hive + board.hive]
+            links += [(ends[index], peer, *fabric) for peer in hive]
             inside = [f"gpu{index * parts + part}" for part in range(parts) if parts > 1]
             links += [(ends[index], part, "Infinity Fabric in the GPU", 1, 6553.6) for part in inside]
             continue
-        others = [f"gpu{other}" for other in range(index + 1, machine.gpus)] if board.meshed else ["nvswitch"]
-        others = [f"gpu{index ^ 1}"] * (index % 2 == 0) if board.paired else others
+        hive = ends[index + 1 : index - index % (board.hive or 1) + board.hive]
+        others = hive if board.hive else ["nvswitch"]
         for other in others if board.links else ():
             rate = {3: 200.0, 4: 200.0, 5: 400.0}[board.generation]
-            count = board.links // (machine.gpus - 1) if board.meshed else board.links
-            links.append((f"gpu{index}", other, f"NVLink{board.generation}", count, rate))
+            links.append((f"gpu{index}", other, f"NVLink{board.generation}", of_pair, rate))
     return {
         "GPUs": [(at, board.arch, numas[at // parts]) for at in range(machine.gpus * parts)],
         "links": sorted(links),

@@ -29,8 +29,8 @@ FAULTS = {
 class Board:
     """GPUs of a node as NVIDIA sells them: how the driver calls them, and what joins them.
 
-    `links`: NVLinks of a GPU, all to a switch, by pairs where `paired`, or to all others where `meshed`; `listed`: as
-    many has the driver. Of AMD's parallel ones between each two GPUs. `c2c`: links to the CPU instead of PCIe.
+    `links` of a GPU: all to a switch, or to the others of its `hive` of so many GPUs; `listed`: as many has the driver.
+    `generation` of the links, 0 where AMD names none. `c2c`: links to the CPU instead of PCIe.
     """
 
     name: str
@@ -39,11 +39,10 @@ class Board:
     links: int
     generation: int
     pcie: int
-    paired: bool = False
+    hive: int = 0
     listed: int = 0
     gres: str = ""
     c2c: int = 0
-    meshed: bool = False
 
     @property
     def is_amd(self) -> bool:
@@ -55,14 +54,15 @@ BOARDS = (
     Board("NVIDIA H100 80GB HBM3", "sm_90", (8,), 18, 4, 5, gres="h100"),
     Board("NVIDIA H200", "sm_90", (8,), 18, 4, 5, gres="h200"),
     Board("NVIDIA B200", "sm_100", (8,), 18, 5, 5, gres="b200"),
-    Board("NVIDIA H100 NVL", "sm_90", (2, 4), 12, 4, 5, paired=True, listed=18),
-    Board("NVIDIA A100 80GB PCIe", "sm_80", (2, 4), 12, 3, 4, paired=True, listed=12),
+    Board("NVIDIA H100 NVL", "sm_90", (2, 4), 12, 4, 5, hive=2, listed=18),
+    Board("NVIDIA A100 80GB PCIe", "sm_80", (2, 4), 12, 3, 4, hive=2, listed=12),
     Board("NVIDIA L40S", "sm_89", (4, 8), 0, 0, 4),
-    Board("NVIDIA A100-SXM4-40GB", "sm_80", (4,), 12, 3, 4, meshed=True),
-    Board("NVIDIA GH200 120GB", "sm_90", (4,), 18, 4, 5, c2c=10, meshed=True),
+    Board("NVIDIA A100-SXM4-40GB", "sm_80", (4,), 12, 3, 4, hive=4),
+    Board("NVIDIA GH200 120GB", "sm_90", (4,), 18, 4, 5, c2c=10, hive=4),
     Board("NVIDIA GB200", "sm_100", (4,), 18, 5, 6, c2c=5),
-    Board("AMD Instinct MI300X", "gfx942", (8,), 1, 3, 5),
-    Board("AMD Instinct MI300A", "gfx942", (4,), 2, 3, 5),
+    Board("AMD Instinct MI300X", "gfx942", (8,), 7, 3, 5, hive=8),
+    Board("AMD Instinct MI300A", "gfx942", (4,), 6, 3, 5, hive=4),
+    Board("AMD Instinct MI210", "gfx90a", (4, 8), 3, 0, 4, hive=4),
 )
 # NVML's numbers of NVLink versions (nvml.h).
 _VERSIONS = {3: 5, 4: 6, 5: 7}
@@ -107,6 +107,7 @@ class Machine:
     functions: int = 1  # PCI functions by which a node sees each port
     spare: int = 0  # more ports, into which no cable is plugged
     dpus: int = 0  # ports of BlueField for the front-end, as near to each GPU as its CPU
+    vpis: int = 0  # ports of the same cards as the others', in the other mode, for storage: near no GPU
     forms: Forms = Forms()
     fault: str = ""
     place: int = 0
@@ -121,7 +122,7 @@ class Machine:
     @property
     def joined_directly(self) -> bool:
         """Whether NVLinks join GPUs without a switch."""
-        return self.board.paired or self.board.meshed
+        return self.board.hive > 0
 
     @property
     def whole(self) -> list[int]:
@@ -154,9 +155,10 @@ class Machine:
         if self.fault == "no NVLinks" or (self.fault == "no NVLinks of a GPU" and self.place in (a, b)):
             return 0
         down = self.joined_directly and self.fault == "an NVLink down" and {a, b} == {self.place, self.place ^ 1}
-        if self.board.meshed:
-            return self.board.links // (self.gpus - 1) - down
-        return self.board.links - down if not self.board.paired or a // 2 == b // 2 else 0
+        hive = self.board.hive
+        if hive and a // hive != b // hive:
+            return 0
+        return self.board.links // max(hive - 1, 1) - down
 
 
 def draw_machine(rng: random.Random) -> Machine:
@@ -166,7 +168,12 @@ def draw_machine(rng: random.Random) -> Machine:
     slurm, windows = rng.choice(("table", "bars", "scontrol")), rng.random() < 0.2
     forms = Forms(rng.random() < 0.3, rng.random() < 0.3, language, slurm, windows)
     dpus = rng.choice((1, 2)) if len(machine.names) >= 4 and machine.functions == 1 and rng.random() < 0.3 else 0
-    return replace(machine, forms=forms, dpus=dpus)
+    vpis = (
+        rng.randint(1, min(len(machine.names) // 2, 4))
+        if len(machine.names) >= 4 and machine.functions == 1 and rng.random() < 0.2
+        else 0
+    )
+    return replace(machine, forms=forms, dpus=dpus, vpis=vpis)
 
 
 def _draw_machine(rng: random.Random) -> Machine:
@@ -194,8 +201,9 @@ def _draw_machine(rng: random.Random) -> Machine:
         return machine
     faults = ["an NVLink down"] * bool(board.links and not board.is_amd)
     faults += ["port down"] * (ports > 1) + ["port slow"] * (ports > 2) + ["slow slot"] * (not board.c2c)
+    faults += ["no NVLinks of a GPU"] * (3 < gpus == board.hive)
     if board.gpus == (8,):
-        faults += ["no NVLinks of a GPU"]
+        faults += ["no NVLinks of a GPU"] * (not board.is_amd)
         faults += ["GPU lost"] * (ports == gpus and behind == 1)  # else nothing tells which one is lost
         faults += ["no NVLinks", "GPU hidden"] * (not board.is_amd)
         faults += ["GPU in MIG mode"] * (3 * (not board.is_amd))
@@ -265,23 +273,24 @@ def write_json(machine: Machine, folder: Path) -> Path:
 def _kfd(machine: Machine) -> list[dict[str, Any]]:
     """AMD's GPUs as the kernel lists them; of a partition other than the first it knows no PCI device."""
     gpus = []
-    parts = machine.partitions
+    parts, rate = machine.partitions, 64000 if machine.board.generation else 50000
     for index, part in itertools.product(machine.visible, range(parts)):
         links = [
-            xgmi(2 + other * parts + peer, 15 if parts == 1 else 41, most=64000 * machine.board.links)
+            xgmi(2 + other * parts + peer, 15 if parts == 1 else 41, rate, rate * machine.links_between(index, other))
             for other, peer in itertools.product(machine.visible, range(parts))
             if other != index and machine.links_between(index, other)
         ]
         inside = range(2 + index * parts, 2 + (index + 1) * parts)
         links += [xgmi(peer, 13, 819200, 819200) for peer in inside if peer != inside[part]]
-        speed = "16.0 GT/s PCIe" if _is(machine, "slow slot", index) else "32.0 GT/s PCIe"
+        speed = f"{_SPEEDS[machine.board.pcie - _is(machine, 'slow slot', index)]} GT/s PCIe"
         more: dict[str, Any] = {
             "model": machine.board.name,
+            "arch": machine.board.arch,
             "numa_node": machine.numa_of(index) if machine.knows_numa else None,
             "pci": _place(machine, index, index % 2),
             "link_speed": speed,
         }
-        unknown = dict.fromkeys((*more, "link_width")) if part else {}
+        unknown = {**dict.fromkeys((*more, "link_width")), "arch": machine.board.arch} if part else {}
         gpus.append(amd_gpu(inside[part], links, **{**more, **unknown}))
     return gpus
 
@@ -298,6 +307,8 @@ def _is(machine: Machine, fault: str, place: int) -> bool:
 
 _STORAGE = "mlx5_77"
 _DPUS = ("mlx5_55", "mlx5_56")
+_VPIS = ("mlx5_60", "mlx5_61", "mlx5_62", "mlx5_63")
+_OTHER_MODE = {"InfiniBand": "Ethernet", "Ethernet": "InfiniBand"}
 
 
 def _ports(machine: Machine) -> list[dict[str, Any]]:
@@ -321,6 +332,10 @@ def _ports(machine: Machine) -> list[dict[str, Any]]:
     if machine.storage:
         slower = {"name": _STORAGE, "rate": f"{machine.rate // 2} Gb/sec", "pci": "pci0000:f0/0000:f1:00.0", "up": True}
         ports.append({**ports[0], **slower})
+    for at, name in enumerate(_VPIS[: machine.vpis]):
+        place = f"pci0000:c{at}/0000:c{at}:00.0"
+        vpi = {"name": name, "kind": _OTHER_MODE[machine.kind], "pci": place, "rate": f"{machine.rate} Gb/sec"}
+        ports.append({**ports[0], **vpi, "up": True, "numa_node": at % machine.numa if machine.knows_numa else None})
     for at, name in enumerate(_DPUS[: machine.dpus]):
         place = f"pci0000:d{at}/0000:d{at}:00.0"
         dpu = {"name": name, "card": "MT41692", "pci": place, "rate": f"{machine.rate} Gb/sec", "up": True}
@@ -336,7 +351,7 @@ def write_texts(machine: Machine, folder: Path, *, listed: bool = True) -> Path:
     """As outputs of tools in a folder: topo -m, ibstat, lscpu, and -L (`listed`), else sinfo's gres."""
     folder.mkdir(parents=True, exist_ok=True)
     shown, forms = machine.visible, machine.forms
-    others = [*[_STORAGE] * machine.storage, *_DPUS[: machine.dpus]]
+    others = [*[_STORAGE] * machine.storage, *_VPIS[: machine.vpis], *_DPUS[: machine.dpus]]
     nics = [*machine.names, *others]
     columns = nics if forms.own_names else [f"NIC{at}" for at in range(len(nics))]
     heads = [*(f"GPU{at}" for at in range(len(shown))), *columns]
@@ -411,6 +426,8 @@ def _ibstat_of_all(machine: Machine) -> str:
     text = "".join(_ibstat(machine, name, at) for at, name in enumerate(machine.names))
     slower = replace(machine, rate=machine.rate // 2, fault="")
     text += _ibstat(slower, _STORAGE, len(machine.names)) * machine.storage
+    in_other_mode = replace(machine, kind=_OTHER_MODE[machine.kind], fault="")
+    text += "".join(_ibstat(in_other_mode, name, 60 + at) for at, name in enumerate(_VPIS[: machine.vpis]))
     dpus = [_ibstat(machine, name, 98 + at) for at, name in enumerate(_DPUS[: machine.dpus])]
     return text + "".join(dpus).replace("MT4129", "MT41692")
 
