@@ -16,7 +16,7 @@ from typing import Any
 from fabricheck.errors import UserError, refused
 from fabricheck.site.found import Association, FoundGpu, FoundLink, FoundNic
 from fabricheck.site.nvidia import TopoTable
-from fabricheck.site.slurm import Leaf, Slurm
+from fabricheck.site.slurm import Slurm
 from fabricheck.site.software import NodeSoftware
 from fabricheck.topology.network import fold
 
@@ -37,13 +37,7 @@ def network_of_slurm(slurm: Slurm, nodes: Sequence[str], nics: Sequence[FoundNic
     if len(leaves) == 1 and len(nics) == 1 and wanted == set(leaves[0].nodes) and nics[0].rate_gbps is not None:
         ports = {node: {nics[0].name: leaves[0].name} for node in nodes}
         return {"network": _one_level(ports, nics, source)}
-    return {"fabric": _size(len(nodes), leaves, wanted, source)}
-
-
-def _size(nodes: int, leaves: Sequence[Leaf], wanted: set[str], source: str) -> dict[str, Any]:
-    counts = {len(wanted & set(each.nodes)) for each in leaves}
-    size = {"nodes_per_leaf": counts.pop()} if len(counts) == 1 else {}
-    return {"nodes": nodes, **size, "source": source}
+    return {"fabric": {"nodes": len(nodes), "source": source}}
 
 
 def network_of_lldp(file: Path, nodes: Sequence[str], nics: Sequence[FoundNic]) -> dict[str, Any]:
@@ -66,15 +60,10 @@ def network_of_lldp(file: Path, nodes: Sequence[str], nics: Sequence[FoundNic]) 
         raise UserError(f"{file}: has no line such as `{line}`{has}: capture the node again for the interfaces of its "
                         "NICs, and give the output of `clush -w NODES lldpctl -f keyvalue`")  # fmt: skip
     source = f"LLDP, {file.name}"
-    switches = Counter(switch for of_node in ports.values() for switch in of_node.values())
+    switches = {switch for of_node in ports.values() for switch in of_node.values()}
     if len(switches) == 1 and all(nic.rate_gbps is not None for nic in nics):
         return {"network": _one_level(ports, nics, source)}
-    leaves = [
-        Leaf(name, tuple(node for node, found in ports.items() if name in found.values()), ()) for name in switches
-    ]
-    fabric = _size(len(ports), leaves, set(ports), source)
-    counts = {len(set(found.values())) for found in ports.values()}
-    return {"fabric": {**fabric, **({"switches_per_node": counts.pop()} if len(counts) == 1 else {})}}
+    return {"fabric": {"nodes": len(ports), "source": source}}
 
 
 def _one_level(ports: Mapping[str, Mapping[str, str]], nics: Sequence[FoundNic], source: str) -> dict[str, Any]:

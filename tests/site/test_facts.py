@@ -27,12 +27,6 @@ def test_nics_and_numa_from_sysfs(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text + "\n", encoding="utf-8")
 
-    for port, state in (("1", "4: ACTIVE"), ("2", "1: DOWN")):
-        put(f"class/infiniband/mlx5_0/ports/{port}/state", state)
-        put(f"class/infiniband/mlx5_0/ports/{port}/rate", "200 Gb/sec (4X HDR)")
-        put(f"class/infiniband/mlx5_0/ports/{port}/link_layer", "InfiniBand")
-    put("class/infiniband/mlx5_0/sys_image_guid", "a088:c203:0012:3456")
-    put("class/infiniband/mlx5_0/device/numa_node", "1")
     put("class/cxi/cxi0/device/port/speed", "BS_200G")
     put("class/cxi/cxi2/device/port/0/link/speed", "ck400G")  # of Cassini 2
     put("class/cxi/cxi0/device/numa_node", "0")
@@ -53,7 +47,7 @@ def test_nics_and_numa_from_sysfs(tmp_path: Path) -> None:
     ]
     assert facts.numa_nodes == (0,)
     assert (facts.cores, facts.sockets) == (2, 1)
-    assert [any(name in note for note in facts.notes) for name in ("rate of cxi1", "mlx5_0")] == [True, True]
+    assert any("rate of cxi1" in note for note in facts.notes)
 
 
 def test_mistakes_are_one_line(tmp_path: Path) -> None:

@@ -135,7 +135,6 @@ def test_a_tree_without_rates_says_how_large_it_is() -> None:
     nodes = [f"nid00{number}" for number in range(1, 5)]
     assert network_of_slurm(slurm_of(topology=tree), nodes, [IB0])["fabric"] == {
         "nodes": 4,
-        "nodes_per_leaf": 2,
         "source": "scontrol show topology (topology/tree)",
     }
     assert network_of_slurm(slurm_of(topology=""), nodes, [IB0]) == {"fabric": {"nodes": 4, "source": "sinfo"}}
@@ -175,9 +174,7 @@ def test_lldp_names_the_switch_of_each_port(tmp_path: Path) -> None:
     file.write_text(lines[0] + "\n" + lines[1].replace("tor1", "tor2"))
     assert network_of_lldp(file, ["nid001", "nid002"], [IB0])["fabric"] == {
         "nodes": 2,
-        "nodes_per_leaf": 1,
         "source": "LLDP, lldp.txt",
-        "switches_per_node": 1,
     }
 
 

@@ -56,6 +56,7 @@ BOARDS = (
     Board("NVIDIA B200", "sm_100", (8,), 18, 5, 5, gres="b200"),
     Board("NVIDIA H100 NVL", "sm_90", (2, 4), 12, 4, 5, hive=2, listed=18),
     Board("NVIDIA A100 80GB PCIe", "sm_80", (2, 4), 12, 3, 4, hive=2, listed=12),
+    Board("NVIDIA RTX A6000", "sm_86", (2, 4), 4, 3, 4, hive=2),
     Board("NVIDIA L40S", "sm_89", (4, 8), 0, 0, 4),
     Board("NVIDIA A100-SXM4-40GB", "sm_80", (4,), 12, 3, 4, hive=4),
     Board("NVIDIA GH200 120GB", "sm_90", (4,), 18, 4, 5, c2c=10, hive=4),
