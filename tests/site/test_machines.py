@@ -78,16 +78,15 @@ def expected_shape(machine: Machine) -> dict[str, object]:
     numas = [machine.numa_of(index) if machine.knows_numa else None for index in range(machine.gpus)]
     ends = [f"gpu{index}" if parts == 1 else f"card{index}" for index in range(machine.gpus)]
     for index, numa in enumerate(numas):
+        hive = ends[index + 1 : index - index % (board.hive or 1) + board.hive]
         cpu, rate = f"numa{numa or 0}", {4: 256.0, 5: 512.0}.get(board.pcie, 0.0)
         to_cpu = ("NVLink-C2C", board.c2c, 720.0) if board.c2c else (f"PCIe {board.pcie} x16", 1, rate)
         links.append((ends[index], cpu, *to_cpu))
         if board.is_amd:
-            hive = ends[index + 1 : index - index % board.hive + board.hive]
             links += [(ends[index], peer, *fabric) for peer in hive]
             inside = [f"gpu{index * parts + part}" for part in range(parts) if parts > 1]
             links += [(ends[index], part, "Infinity Fabric in the GPU", 1, 6553.6) for part in inside]
             continue
-        hive = ends[index + 1 : index - index % (board.hive or 1) + board.hive]
         others = hive if board.hive else ["nvswitch"]
         for other in others if board.links else ():
             rate = 112.5 if board.arch == "sm_86" else {3: 200.0, 4: 200.0, 5: 400.0}[board.generation]
@@ -98,7 +97,7 @@ def expected_shape(machine: Machine) -> dict[str, object]:
         "ports": sorted((name, float(machine.rate)) for name in machine.names),
         "order": machine.names,
         "scheme": {0: "", machine.gpus * parts: "one-to-one"}.get(len(machine.names), "packed"),
-        "switch": bool(board.links) and not machine.joined_directly and not board.is_amd,
+        "switch": bool(board.links) and not board.hive,
     }
 
 

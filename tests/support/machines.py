@@ -121,11 +121,6 @@ class Machine:
         return [index for index in range(self.gpus) if index not in lost]
 
     @property
-    def joined_directly(self) -> bool:
-        """Whether NVLinks join GPUs without a switch."""
-        return self.board.hive > 0
-
-    @property
     def whole(self) -> list[int]:
         """Those that are GPUs, and not slices of one."""
         return [index for index in self.visible if not _is(self, "GPU in MIG mode", index)]
@@ -155,8 +150,8 @@ class Machine:
         """NVLinks that `nvidia-smi topo -m` shows of a pair; 0 for none."""
         if self.fault == "no NVLinks" or (self.fault == "no NVLinks of a GPU" and self.place in (a, b)):
             return 0
-        down = self.joined_directly and self.fault == "an NVLink down" and {a, b} == {self.place, self.place ^ 1}
         hive = self.board.hive
+        down = hive > 0 and self.fault == "an NVLink down" and {a, b} == {self.place, self.place ^ 1}
         if hive and a // hive != b // hive:
             return 0
         return self.board.links // max(hive - 1, 1) - down
@@ -226,10 +221,10 @@ def write_json(machine: Machine, folder: Path) -> Path:
     gpus = []
     for at, index in enumerate(machine.visible):
         links: list[dict[str, Any]] = []
-        for other in machine.visible if machine.joined_directly else ():
+        for other in machine.visible if machine.board.hive else ():
             peer = {"remote_kind": "gpu", "remote_bus_id": f"0000{_bus(other)}"}
             links += [peer] * (machine.links_between(index, other) if other != index else 0)
-        if not machine.joined_directly and any(machine.links_between(index, other) for other in machine.visible):
+        if not machine.board.hive and any(machine.links_between(index, other) for other in machine.visible):
             down = _is(machine, "an NVLink down", index)
             links = [{"remote_kind": "switch", "remote_bus_id": None}] * (machine.board.links - down)
         version = _VERSIONS.get(machine.board.generation)
@@ -498,10 +493,10 @@ def write_nccl(machine: Machine, folder: Path) -> Path:
         pci = device(bridges[at], _bus(index), "0x030200", 16 >> _is(machine, "slow slot", index))
         gpu = ElementTree.SubElement(pci, "gpu", dev=str(dev), sm=machine.board.arch[3:])
         peers = [other for other in range(machine.gpus) if other != index and machine.links_between(index, other)]
-        for peer in peers if machine.joined_directly else ():
+        for peer in peers if machine.board.hive else ():
             count = str(machine.links_between(index, peer))
             ElementTree.SubElement(gpu, "nvlink", target=_bus(peer), count=count, tclass="0x030200")
-        if peers and not machine.joined_directly:
+        if peers and not machine.board.hive:
             count = str(machine.board.links)
             ElementTree.SubElement(gpu, "nvlink", target="ffff:ff:ff.0", count=count, tclass="0x068000")
     for at, name in enumerate(machine.names):
