@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import json
 import re
 import subprocess
@@ -47,7 +46,7 @@ def references(tmp_path: Path) -> Callable[[float], list[str]]:
 
 
 def changed(tmp_path: Path, name: str, change: Callable[[list[Line]], object]) -> Path:
-    lines = copy.deepcopy(lines_of(HOST))
+    lines = lines_of(HOST)
     change(lines)
     return write(tmp_path / name, lines)
 
@@ -89,7 +88,7 @@ def test_a_run_is_judged_by_the_model_of_its_system(tmp_path: Path, capsys: pyte
         lines[-2]["times_ns"] = [100 * each for each in lines[-2]["times_ns"]]
         settle(lines)
 
-    lines = copy.deepcopy(lines_of(CUDA))
+    lines = lines_of(CUDA)
     slow(lines)
     assert run("judge", write(tmp_path / "slow.jsonl", lines), "--system", "hgx-h200", "--test", AS_PRINTED) == 3
 

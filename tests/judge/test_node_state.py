@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.node_state import GpuLink, GpuProcess, NodeState, States
 from fabricheck.records.rehearsal import as_rehearsal
-from fabricheck.records.run import Rank, Run
+from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology
@@ -346,22 +346,6 @@ def test_gpus_in_another_order_on_one_node() -> None:
     first, second = ranks[2], ranks[3]
     swapped = (*ranks[:2], replace(first, device=second.device), replace(second, device=first.device))
     assert ("nodes-differ", "nid002", "", D) in found_in(replace(run, ranks=swapped))
-
-
-def test_gpus_that_cuda_numbers_otherwise_than_nvidia_smi() -> None:
-    """As with CUDA_VISIBLE_DEVICES=1,0, on each node alike: what is called GPU 0 is GPU 1."""
-    ranks = made_ranks(("nid001", "nid001"), devices=True)
-    run = run_with([node("nid001")], [])
-
-    def of(those: Sequence[Rank]) -> Run:
-        return replace(run, ranks=tuple(those), header={**run.header, "ranks": [asdict(rank) for rank in those]})
-
-    assert {code for code, *_ in found_in(of(ranks))} == {"state-unknown"}
-    first, second = (each.device for each in ranks)
-    assert first is not None and second is not None
-    swapped = (replace(first, bus_id=second.bus_id), replace(second, bus_id=first.bus_id))
-    other = [replace(rank, device=device) for rank, device in zip(ranks, swapped, strict=True)]
-    assert ("gpu-order", "nid001", "", D) in found_in(of(other))
 
 
 def test_a_gpu_that_does_not_say_whether_it_rests_is_held_against_those_beside_it() -> None:

@@ -103,10 +103,10 @@ def _fewer_iterations(lines: list[Line]) -> None:
     settle(lines)
 
 
-def _error(lines: list[Line], **fields: Any) -> None:
-    run_id = lines[0]["run_id"]
-    lines[-1] = {"record": "error", "run_id": run_id, "kind": "timeout", "message": "stuck", "operation": "pingpong"}
-    lines[-1] |= {"bytes": 8, "missing_ranks": [1], **fields}
+def _error(lines: list[Line], at: int = -1, **fields: Any) -> None:
+    """In place of the lines from `at` on."""
+    error = {"record": "error", "run_id": lines[0]["run_id"], "kind": "timeout", "message": "stuck"}
+    lines[at:] = [{**error, "operation": "pingpong", "bytes": 8, "missing_ranks": [1], **fields}]
 
 
 def _not_measured(lines: list[Line]) -> None:
@@ -287,9 +287,7 @@ def test_what_went_on_beside_a_victim_is_a_measurement(
 def test_the_error_record_names_who_is_missing_and_where(tmp_path: Path) -> None:
     def hang(lines: list[Line]) -> None:
         lines[0]["ranks"][2]["host"] = lines[0]["ranks"][3]["host"] = "nid007"
-        run_id = lines[0]["run_id"]
-        error = {"record": "error", "run_id": run_id, "kind": "timeout", "message": "no progress for 60 s"}
-        lines[5:] = [error | {"operation": "pingpong", "bytes": 8, "missing_ranks": [2, 3]}]
+        _error(lines, 5, message="no progress for 60 s", missing_ranks=[2, 3])
 
     run = changed(tmp_path, hang, CUDA)
     assert verdicts(run) == {INCOMPLETE}
@@ -306,8 +304,7 @@ def test_the_error_record_tells_what_the_library_says(tmp_path: Path, name: str)
 
     def hang(lines: list[Line]) -> None:
         lines[0]["libraries"]["ccl"]["name"] = name
-        error = {"record": "error", "run_id": lines[0]["run_id"], "kind": "timeout", "message": "no progress for 60 s"}
-        lines[5:] = [error | {"operation": "allreduce", "bytes": 8, "missing_ranks": [], "library": dead}]
+        _error(lines, 5, message="no progress for 60 s", operation="allreduce", missing_ranks=[], library=dead)
 
     (problem,) = changed(tmp_path, hang, CUDA).problems
     assert problem.verdict is INCOMPLETE
@@ -324,8 +321,7 @@ def test_a_rank_that_nccl_lost_names_its_node(tmp_path: Path) -> None:
 
     def hang(lines: list[Line]) -> None:
         lines[0]["ranks"][3]["host"] = "nid002"
-        error = {"record": "error", "run_id": lines[0]["run_id"], "kind": "timeout", "message": "no progress for 60 s"}
-        lines[5:] = [error | {"operation": "allreduce", "bytes": 8, "missing_ranks": [], "library": lost}]
+        _error(lines, 5, missing_ranks=[], library=lost)
 
     (problem,) = changed(tmp_path, hang, CUDA).problems
     assert (problem.code, problem.components) == ("rank-hangs", (Component.of_node("nid002"),))
@@ -336,8 +332,7 @@ def test_a_run_that_ended_before_its_header_says_why(tmp_path: Path) -> None:
     message = "no progress for 8 s: rank 2 did not arrive (on nid001, GPU 2 at 0000:28:00.0)"
 
     def hang(lines: list[Line]) -> None:
-        error = {"record": "error", "run_id": lines[0]["run_id"], "kind": "timeout", "message": message}
-        lines[:] = [error | {"operation": None, "bytes": None, "missing_ranks": [2]}]
+        _error(lines, 0, message=message, operation=None, bytes=None, missing_ranks=[2])
 
     run = changed(tmp_path, hang, CUDA)
     (problem,) = run.problems

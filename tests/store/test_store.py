@@ -312,15 +312,6 @@ def test_a_file_that_is_gone(root: Path, store: Path, name: str) -> None:
     assert history(store, system="local", say=lambda _: None)["session"].n_unique() == 2
 
 
-@pytest.mark.parametrize("between", ["\r", "\x0b", "\x1c", "\r\n"])
-def test_checksums_in_lines_that_sha256sum_does_not_know(root: Path, store: Path, between: str) -> None:
-    entry, _ = add(root, store, 0)
-    add(root, store, 1)
-    sums = (entry.path / SUMS).read_bytes()
-    (entry.path / SUMS).write_bytes(sums.replace(b"\n", between.encode(), 1))
-    assert "is not a list of the checksums" in damage_of(store, entry)
-
-
 def test_a_damaged_table_is_not_given_to_the_reader_of_parquet(
     root: Path, store: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

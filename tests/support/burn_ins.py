@@ -24,7 +24,7 @@ Change = Callable[[list[Line]], object]
 
 def burn_in_lines(*, nodes: int = 1, gpus: int = 4, alone: int = 6, together: int = 82) -> list[Line]:
     """A healthy one on nodes of H200, with `alone` windows of each of three phases, and then `together`."""
-    header, *_, samples, footer = copy.deepcopy(lines_of(CUDA))
+    header, *_, samples, footer = lines_of(CUDA)
     rank = header["ranks"][0]
     count = nodes * gpus
     header["ranks"] = [copy.deepcopy(rank) for _ in range(count)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +48,7 @@ def settle(lines: list[Line]) -> None:
 
 
 def changed(tmp_path: Path, change: Callable[[list[Line]], object], source: Path = HOST) -> Run:
-    lines = copy.deepcopy(lines_of(source))
+    lines = lines_of(source)
     change(lines)
     return read_run(write(tmp_path / "changed.jsonl", lines))
 

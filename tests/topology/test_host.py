@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricheck.limits import optimum
-from fabricheck.records.operations import COLLECTIVES
 from fabricheck.topology.graph import NodeGraph
 from fabricheck.topology.host import host_links, host_paths, host_rates
 from fabricheck.topology.model import Cpu, Link, Switch, Topology
@@ -69,32 +67,6 @@ def test_links_to_the_host_are_those_of_the_gpus_own_switch() -> None:
     aurora = system("aurora")
     assert host_paths(aurora, aurora.gpu(7)) == (("tile7", "pcie3", "cpu1"),)
     assert [link.ends for link in host_links(aurora, [aurora.gpu(7)])] == [("tile7", "pcie3"), ("pcie3", "cpu1")]
-
-
-def without_host(topology: Topology) -> Topology:
-    """As it was before anything was known of the way to the CPUs."""
-    hubs = {switch.name for switch in topology.host_switches}
-    links = tuple(link for link in topology.links if not hubs & set(link.ends))
-    return replace(topology, switches=(), links=links)
-
-
-def test_nothing_between_the_tiles_of_aurora_goes_over_pcie_that_is_wider_than_xe_link() -> None:
-    whole, bare = system("aurora"), without_host(system("aurora"))
-    assert len(whole.links) == len(bare.links) + 18
-    one, other = NodeGraph(whole), NodeGraph(bare)
-    for source in whole.gpus:
-        for destination in whole.gpus:
-            if source != destination:
-                assert one.widest_path(source, destination) == other.widest_path(source, destination)
-                assert one.flow_gbps(source, destination) == other.flow_gbps(source, destination)
-    assert one.edge_loads == other.edge_loads
-    assert one.pair_share_gbps == other.pair_share_gbps
-    assert one.wide_islands == other.wide_islands
-    assert one.injection_gbps(whole.gpu(0)) == pytest.approx(8 * (4 * 64 + 5 * 20))
-    for operation in COLLECTIVES:
-        assert optimum.collective(whole, operation, whole.gpus) == pytest.approx(
-            optimum.collective(bare, operation, bare.gpus)
-        )
 
 
 def test_over_a_switch_for_peers_the_tiles_of_a_gpu_would_reach_each_other_beside_mdfi() -> None:
