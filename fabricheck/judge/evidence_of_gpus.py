@@ -191,8 +191,6 @@ def _throttled(seen: _Gpu) -> Iterator[Evidence]:
     if gpu.power_limit_w and gpu.power_usual_limit_w and gpu.power_limit_w < 0.99 * gpu.power_usual_limit_w:
         text = f"its power limit is {gpu.power_limit_w:.0f} W and usually {gpu.power_usual_limit_w:.0f} W"
         yield seen.say("gpu-setting", text, Verdict.PASS)
-    if gpu.settings.get("MIG") == "on":
-        yield seen.say("gpu-shared", "MIG is on: only a part of the GPU is measured", Verdict.PASS)
 
 
 def _memory(seen: _Gpu) -> Iterator[Evidence]:

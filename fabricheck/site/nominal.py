@@ -99,13 +99,18 @@ def ports_like(nics: Sequence[FoundNic], product: NodeProduct) -> int:
     return sum(nic.rate_gbps == product.gbps and product.kind.match(nic.model) is not None for nic in nics)
 
 
+def _cards(facts: NodeFacts) -> set[str]:
+    """What has links to CPUs: a GPU, the card of several partitions, the first tile of a card."""
+    return {link.ends[0] for link in facts.links if link.ends[1].startswith("numa")}
+
+
 def _hidden(facts: NodeFacts) -> _Rule:
     """GPUs that the PCI bus has and the driver does not show."""
-    lost = len(facts.on_bus) - len(facts.gpus)
-    if not facts.gpus or lost <= 0:
+    shown_cards = len(_cards(facts))
+    if not facts.gpus or shown_cards >= len(facts.on_bus):
         return [], facts
     text = (
-        f"{len(facts.gpus)} of the {len(facts.on_bus)} GPUs on the PCI bus are visible: {lost} are lost (the kernel's "
+        f"{shown_cards} of the {len(facts.on_bus)} GPUs on the PCI bus are visible: others are lost (the kernel's "
         "log), or a container, a job or MIG hides them"
     )
     better = facts
@@ -123,15 +128,14 @@ def _lost(facts: NodeFacts) -> _Rule:
     like = product_of(replace(facts, nics=_at_best_rate(facts.nics)))
     product = gpu_product(facts.gpus[0].model) if facts.gpus else None
     # Boards with a switch, or links to all peers, have eight.
-    cards = {link.ends[0] for link in facts.links if link.ends[0].startswith("card")}  # of GPUs in partitions
-    count = len(cards or facts.gpus)
+    count = len(_cards(facts))
     of_board = 8 if product is not None and product.links and 4 < count < 8 else 0
     wanted = like.gpus if like is not None else of_board
     lacks = []
     better = facts
     if count < wanted:
         lacks.append(f"{count} of {wanted} GPUs (nvidia-smi -L, amd-smi list; lspci, dmesg)")
-        while len(better.gpus) < wanted and not cards:
+        while len(better.gpus) < wanted and count == len(facts.gpus):
             better = _with_gpu(better, *_place_of_lost(better, wanted))
     ports = ports_like(_at_best_rate(facts.nics), like) if like is not None else 0
     if like is not None and ports < like.ports:
@@ -174,7 +178,7 @@ def _with_gpu(
              for link in facts.links]  # fmt: skip
     peer, new = f"gpu{gpus[0].index}", f"gpu{index}"
     between = _between(links, names.values())
-    if len(between) == len(gpus) * (len(gpus) - 1) // 2 and len({link.count for link in between}) == 1:
+    if _is_mesh(between):
         links += _missing_pairs(between, [*names.values(), new])
         gpus = [replace(gpu, links=gpu.links and gpu.links + between[0].count) for gpu in gpus]
     for link in [link for link in links if peer in link.ends and link not in between and new not in link.ends]:
@@ -197,6 +201,12 @@ def _with_gpu(
 
 def _between(links: Sequence[FoundLink], gpus: Collection[str]) -> list[FoundLink]:
     return [link for link in links if link.ends[0] in gpus and link.ends[1] in gpus]
+
+
+def _is_mesh(between: Sequence[FoundLink]) -> bool:
+    """Whether all GPUs that have links to GPUs, more than a pair, have them to each other."""
+    linked = {end for link in between for end in link.ends}
+    return len(linked) > 2 and 2 * len(between) == len(linked) * (len(linked) - 1)
 
 
 def _missing_pairs(between: Sequence[FoundLink], gpus: Sequence[str]) -> Iterator[FoundLink]:
@@ -292,6 +302,7 @@ def _links(facts: NodeFacts) -> _Rule:
 _LOOK = {
     "nvidia": "nvidia-smi nvlink -s -i {index}; reseat the GPU or its bridge",
     "amd": "amd-smi xgmi, and the kernel's log",
+    "intel": "xpu-smi topology -m, and the kernel's log",
 }
 
 
@@ -315,10 +326,7 @@ def _with_links(facts: NodeFacts, count: int) -> Iterator[FoundLink]:
     generation = NVLINK_OF_ARCH.get(facts.gpus[0].arch)
     gpus = {f"gpu{gpu.index}" for gpu in facts.gpus}
     between = _between(facts.links, gpus)
-    linked = {end for link in between for end in link.ends}
-    # A link to each peer, or GPUs of which all that have links have one to each other.
-    complete = len(linked) > 2 and 2 * len(between) == len(linked) * (len(linked) - 1)
-    if between and (count == len(gpus) - 1 or complete):
+    if between and (count == len(gpus) - 1 or _is_mesh(between)):
         yield from _missing_pairs(between, [f"gpu{gpu.index}" for gpu in facts.gpus])
     peers = {sum(gpu in link.ends for link in between) for gpu in gpus}
     others = [link for link in facts.links if re.match(r"NVLink\d", link.technology) and link not in between]
@@ -356,7 +364,7 @@ def _pcie(facts: NodeFacts) -> _Rule:
             links[at] = pcie_link(*link.ends, *should, f"{link.source}: its peers or data sheet")
             text = (
                 f"{link.ends[0]} has {link.technology}, and its peers or its data sheet have {links[at].technology}: "
-                "nvidia-smi -q -d PCIE, lspci -vv (LnkSta); the slot, its riser, BIOS, or the board"
+                "lspci -vv (LnkSta); the slot, its riser, BIOS, or the board"
             )
             doubts.append(Doubt(SLOW_PCIE, (link.ends[0],), text))
     return doubts, replace(facts, links=tuple(links)) if doubts else facts

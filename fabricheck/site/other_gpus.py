@@ -248,11 +248,12 @@ def from_xpu_smi(
         model, bus_id = cards.get(card, ("unknown", ""))
         pci = kernel.get(bus_id, {})
         numa = pci.get("numa_node")
-        gpus.append(FoundGpu(index, *model_and_arch(f"{model}, tile", "unknown", ""), numa))
-        if number == 0 and pci.get("path_speed") and pci.get("link_width"):
-            # "32.0 GT/s PCIe": so many Gb/s a lane.
-            rate = float(pci["path_speed"].split()[0]) * int(pci["link_width"])
-            links.append(FoundLink((f"gpu{index}", f"numa{numa or 0}"), "PCIe", 1, rate, "the kernel"))
+        to_others = sum(_XE_LINK.fullmatch(how) is not None for pair, how in joined.items() if index in pair)
+        gpus.append(FoundGpu(index, *model_and_arch(f"{model}, tile", "unknown", ""), numa, links=to_others))
+        if number == 0:
+            known = pcie_generation(pci.get("path_speed") or ""), int(pci.get("link_width") or 0)
+            ends = f"gpu{index}", cpu_of(numa, ())
+            links.append(link_to_cpu(ends, model, known if all(known) else None, "the kernel"))
     for (a, b), how in joined.items():
         if how == "MDF":
             links.append(FoundLink((f"gpu{a}", f"gpu{b}"), "MDFI", 1, None, "xpu-smi topology -m"))

@@ -14,6 +14,7 @@ from fabricheck.site.plan import Choices, plan
 from fabricheck.site.write import topology_text
 from fabricheck.state import capture as capturing
 from fabricheck.state import capture as sysfs_of
+from tests.support.captured import capture_of
 from tests.support.nodes import ROOT
 
 H200 = ROOT / "tests" / "data" / "site" / "h200x4"
@@ -82,24 +83,40 @@ def xpu_discovery(*bus_ids: str) -> str:
     return json.dumps({"device_list": cards})
 
 
+BUSES = ("0000:18:00.0", "0000:42:00.0")
+
+
+def intel(folder: Path, *, buses: tuple[str, ...] = BUSES, topo: str = XPU_SMI, speed: str = "32.0") -> Path:
+    """Two cards, with `buses` on the PCI bus; the link of the second has `speed`."""
+    on_bus = [
+        {"vendor": "intel", "bus_id": bus, "numa_node": at, "path_speed": f"{rate} GT/s PCIe", "link_width": "16"}
+        for at, (bus, rate) in enumerate(zip(buses, ("32.0", speed, "32.0"), strict=False))
+    ]
+    return capture_of(folder, numa=2, xpu_smi_topo=topo, xpu_smi_discovery=xpu_discovery(*BUSES), pci_gpus=on_bus)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"buses": (*BUSES, "0000:6c:00.0")}, "hidden-gpus"),
+        ({"speed": "16.0"}, "slow-pcie"),
+        ({"topo": XPU_SMI.replace("XL16", "SYS ", 1)}, "missing-links"),
+    ],
+)
+def test_what_a_card_of_tiles_has_less_of_is_doubted(change: dict[str, Any], code: str, tmp_path: Path) -> None:
+    assert {doubt.code for doubt in read_facts(intel(tmp_path, **change)).doubts} == {code}
+
+
 def test_intel_tiles_are_gpus_and_ways_over_another_tile_are_no_links(tmp_path: Path) -> None:
-    (tmp_path / capturing.XPU_SMI_TOPO).write_text(XPU_SMI, encoding="utf-8")
-    (tmp_path / capturing.XPU_SMI_DISCOVERY).write_text(xpu_discovery("0000:18:00.0", "0000:42:00.0"), encoding="utf-8")
-    sysfs = tmp_path / "sys/bus/pci/devices"
-    for numa, bus in enumerate(("0000:18:00.0", "0000:42:00.0")):
-        about = {"class": "0x038000", "vendor": "0x8086", "numa_node": str(numa)}
-        link = {"max_link_speed": "32.0 GT/s PCIe", "max_link_width": "16"}
-        sysfs_tree(sysfs / bus, {**about, **link})
-    on_bus = sysfs_of.pci_gpus(tmp_path / "sys")
-    (tmp_path / capturing.PCI_GPUS).write_text(json.dumps(on_bus), encoding="utf-8")
-    facts = read_facts(tmp_path)
+    facts = read_facts(intel(tmp_path))
+    assert facts.doubts == ()
     assert facts.vendor == "intel"
     assert [(gpu.model, gpu.arch, gpu.numa) for gpu in facts.gpus] == [
         ("Data Center GPU Max 1550, tile", "pvc", numa) for numa in (0, 0, 1, 1)
     ]
     assert {link.ends: (link.technology, link.rate_gbps) for link in facts.links} == {
-        ("gpu0", "numa0"): ("PCIe", 512.0),
-        ("gpu2", "numa1"): ("PCIe", 512.0),
+        ("gpu0", "numa0"): ("PCIe 5 x16", 512.0),
+        ("gpu2", "numa1"): ("PCIe 5 x16", 512.0),
         ("gpu0", "gpu1"): ("MDFI", None),
         ("gpu2", "gpu3"): ("MDFI", None),
         ("gpu0", "gpu3"): ("Xe Link x16", None),
