@@ -212,8 +212,9 @@ def _gpus(sources: _Sources, notes: list[str]) -> tuple[str, tuple[FoundGpu, ...
         amd, of_amd = entries_of_rocm(pasted[texts.ROCM_SMI_TOPO], names, notes), texts.ROCM_SMI_TOPO
     gres = _gres(sources.slurm, len(nvml or rows or amd or ()))
     whole = [index for index in rows if index not in sliced]
-    if gres and not names and not nvml and (rows or amd):
-        notes.append(f"{gres} is Slurm's name of the GPUs: `nvidia-smi -L` in the folder has the whole one")
+    if gres and not names and not nvml and (rows or (amd and not amd[0]["model"])):
+        tools = f"`{texts.NVIDIA_SMI_LIST}`, `{texts.ROCM_SMI_NAMES}`"
+        notes.append(f"{gres} is Slurm's name of the GPUs: the output of the tool ({tools}) has the whole one")
     if nvml:
         nvml = [gpu for gpu in nvml if gpu["index"] not in sliced]
         numa = table.numa if table is not None else {}

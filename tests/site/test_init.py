@@ -50,6 +50,23 @@ def write(suite: Path, name: str, source: Path) -> None:
     write_site(facts, plan(facts, name, "a node", Choices()), Site(suite, name, {}))
 
 
+def copy_of(folder: Path, text: str = "NVIDIA H200", **software: object) -> Path:
+    """The capture of four H200 with another model, or other software."""
+    kept = folder / "kept"
+    shutil.copytree(CAPTURES / "h200x4", kept)
+    (kept / capturing.NVML).write_text((kept / capturing.NVML).read_text().replace('"NVIDIA H200"', json.dumps(text)))
+    known = json.loads((kept / capturing.SOFTWARE).read_text())
+    (kept / capturing.SOFTWARE).write_text(json.dumps({**known, **software}))
+    return kept
+
+
+def table_alone(folder: Path) -> Path:
+    kept = folder / "kept"
+    kept.mkdir()
+    shutil.copy(CAPTURES / "h200x4" / capturing.NVIDIA_TOPO, kept)
+    return kept
+
+
 def selected(suite: Path, name: str) -> set[str]:
     cases = list_suite(Suite(suite), Selection(name), suite / "output").cases
     return {" ".join(sorted(case.partition(" @")[0].split())) for case in cases}
@@ -86,13 +103,7 @@ def test_the_h200_node_is_the_one_in_site_configs(suite: Path) -> None:
 
 @pytest.mark.full
 def test_without_a_ccl_copies_and_kernels_are_still_measured(suite: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    for file in (CAPTURES / "h200x4").iterdir():
-        (kept / file.name).write_text(file.read_text())
-    software = json.loads((kept / capturing.SOFTWARE).read_text())
-    (kept / capturing.SOFTWARE).write_text(json.dumps({**software, "ccl": None}))
-    write(suite, "new", kept)
+    write(suite, "new", copy_of(tmp_path, ccl=None))
     cases = selected(suite, "new")
     assert "%transport=copy PingPong" in cases
     assert "%transport=ccl PingPong" not in cases
@@ -100,10 +111,7 @@ def test_without_a_ccl_copies_and_kernels_are_still_measured(suite: Path, tmp_pa
 
 @pytest.mark.parametrize("root", ["/opt/cray", "/usr", ""])
 def test_nics_are_measured_below_mpi_where_libfabric_takes_gpus(suite: Path, tmp_path: Path, root: str) -> None:
-    kept = tmp_path / "kept"
-    shutil.copytree(CAPTURES / "h200x4", kept)
-    software = json.loads((kept / capturing.SOFTWARE).read_text())
-    (kept / capturing.SOFTWARE).write_text(json.dumps({**software, "libfabric": root}))
+    kept = copy_of(tmp_path, libfabric=root)
     (kept / capturing.NICS).write_text(json.dumps([nic("mlx5_0")]))
     write(suite, "new", kept)
     _, (environment,) = settings_of(suite, "new")
@@ -120,11 +128,7 @@ def test_what_a_node_says_of_itself_is_no_code(
     suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
     """A capture may come from anybody, and settings are run."""
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    model = json.dumps(f"NVIDIA H200{said}".replace("\\n", "\n"))
-    for file in (CAPTURES / "h200x4").iterdir():
-        (kept / file.name).write_text(file.read_text().replace('"NVIDIA H200"', model))
+    kept = copy_of(tmp_path, f"NVIDIA H200{said}".replace("\\n", "\n"))
     monkeypatch.chdir(tmp_path)
     write(suite, "new", kept)
     assert settings_of(suite, "new") and load_topology(suite / "site_configs" / "new" / "topology.yaml")
@@ -136,10 +140,7 @@ def software_here(monkeypatch: pytest.MonkeyPatch, *libraries: Library) -> None:
 
 
 def test_what_is_not_told_has_to_be_filled_in_and_the_exit_status_says_so(suite: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / capturing.NVIDIA_TOPO).write_text((CAPTURES / "h200x4" / capturing.NVIDIA_TOPO).read_text())
-    done = run_init("--system", "new", "--from", kept)
+    done = run_init("--system", "new", "--from", table_alone(tmp_path))
     assert done.exit_code == 1
     assert "to be filled in:" in done.output and "FILL IN Gb/s" in done.output
     assert "validate --system new" in done.output.splitlines()[-1]
@@ -169,11 +170,8 @@ def test_texts_of_tools_are_taken_and_what_they_do_not_say_is_selected(
 def test_a_site_outside_of_the_suite(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FABRICHECK_SITES", "")
     software_here(monkeypatch)
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / capturing.NVIDIA_TOPO).write_text((CAPTURES / "h200x4" / capturing.NVIDIA_TOPO).read_text())
     mine = tmp_path / "mine"
-    done = run_init("--system", "new", "--from", kept, "--site", mine)
+    done = run_init("--system", "new", "--from", table_alone(tmp_path), "--site", mine)
     assert (mine / "site_configs/new/topology.yaml").is_file() and (mine / "reference_values/new.yaml").is_file()
     assert done.output.splitlines()[-1].endswith(f"fabricheck --site {mine} validate --system new")
     assert not (suite / "site_configs/new").exists()
