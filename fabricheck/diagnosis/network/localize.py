@@ -144,6 +144,8 @@ class Locator:
         self._mixed = bool((self._columns.share < 1).any())
         # What most pairs may go over shows in the shape of the noise, which no shuffling changes.
         self._narrow = self._columns.sizes < readings / 2
+        surely = np.minimum.reduceat(self._columns.share, self._columns.bounds[:-1]) == 1
+        self._leaves_fast = self._narrow | (surely & (self._columns.sizes < FAST * readings))
         shares = FIRST_FAULT, *(FURTHER * number for number in range(2, MOST + 1))
         # What each fault has to gain in log likelihood, the first, the second, ...
         self._prices = [gain_of(FALSE_ALARM * share, readings, len(self.members)) for share in shares]
@@ -198,11 +200,11 @@ class Locator:
 
     def _below_the_fast(self, y: FloatArray, null: _State) -> Iterator[_State]:
         """Fits of one fault, two and more that gain most where the fast readings are the healthy ones, as where most
-        pairs are slow; the noise is a part of what all readings vary by. What most pairs go over would explain all."""
+        pairs are slow; the noise is a part of what all readings vary by. What most pairs may cross would explain all."""
         state = replace(null, scale=float(np.quantile(y, FAST)), noise=max(null.noise / 2, null.least))
         for price in self._prices:
             gains, losses = self._gains(y, state)
-            gains[[*state.faults, *np.flatnonzero(~self._narrow)]] = -np.inf
+            gains[[*state.faults, *np.flatnonzero(~self._leaves_fast)]] = -np.inf
             column = int(gains.argmax())
             if gains[column] < price:
                 return
