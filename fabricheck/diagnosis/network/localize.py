@@ -138,14 +138,12 @@ class Locator:
         readings = self.used.size
         if readings < FEWEST:
             raise UserError(f"{readings} usable readings are too few to tell a fault from noise: {FEWEST} are needed")
-        self._columns = Columns.of(design, self.used, _GRID[-1])
-        self.members = self._columns.members
-        # Whether some pair has more than one way.
-        self._mixed = bool((self._columns.share < 1).any())
+        self._columns = columns = Columns.of(design, self.used, _GRID[-1])
+        self.members = columns.members
         # What most pairs may go over shows in the shape of the noise, which no shuffling changes.
-        self._narrow = self._columns.sizes < readings / 2
-        surely = np.minimum.reduceat(self._columns.share, self._columns.bounds[:-1]) == 1
-        self._leaves_fast = self._narrow | (surely & (self._columns.sizes < FAST * readings))
+        sizes, surely = columns.sizes, np.minimum.reduceat(columns.share, columns.bounds[:-1]) == 1
+        self._narrow = sizes < readings / 2
+        self._leaves_fast = sizes < np.where(surely, FAST, 0.5) * readings
         shares = FIRST_FAULT, *(FURTHER * number for number in range(2, MOST + 1))
         # What each fault has to gain in log likelihood, the first, the second, ...
         self._prices = [gain_of(FALSE_ALARM * share, readings, len(self.members)) for share in shares]
@@ -153,8 +151,6 @@ class Locator:
     def locate(self, measured_gbps: npt.ArrayLike) -> Localization:
         """See `locate`, also for what it raises."""
         measured = np.asarray(measured_gbps, dtype=np.float64)
-        if measured.shape != self.design.expected_gbps.shape:
-            raise ValueError(f"{measured.shape} values were given for {self.design.expected_gbps.shape} readings")
         if not (np.isfinite(measured).all() and (measured > 0).all()):
             raise UserError("a reading is not a positive number: judge the run first (fabricheck judge)")
         y = np.log(measured[self.used] / self.design.expected_gbps[self.used])
@@ -200,7 +196,7 @@ class Locator:
 
     def _below_the_fast(self, y: FloatArray, null: _State) -> Iterator[_State]:
         """Fits of one fault, two and more that gain most where the fast readings are the healthy ones, as where most
-        pairs are slow; the noise is a part of what all readings vary by. What most pairs may cross would explain all."""
+        pairs are slow; the noise is a part of what all readings vary by. What most may cross would explain all."""
         state = replace(null, scale=float(np.quantile(y, FAST)), noise=max(null.noise / 2, null.least))
         for price in self._prices:
             gains, losses = self._gains(y, state)
