@@ -129,6 +129,7 @@ def describe(topology: Topology, choices: Choices) -> dict[str, Any]:
     vendor = vendor_of(topology)
     links = _Links(topology, choices)
     graph = node_graph(topology)
+    is_rail_only = topology.network is not None and topology.network.is_rail_only
     gpus = sorted(topology.gpus, key=lambda gpu: gpu.index)
     routes = [_between(links, graph, choices, a, b) for a, b in itertools.product(gpus, gpus)]
     for gpu in gpus:
@@ -148,7 +149,7 @@ def describe(topology: Topology, choices: Choices) -> dict[str, Any]:
         "nics": [{"name": nic.name, "model": nic.model} for nic in topology.nics],
         "links": links.entries,
         "routes": routes,
-        "ccl": {"network": choices.network or _network(topology), "rings": _rings(graph)},
+        "ccl": {"network": choices.network or _network(topology), "rings": _rings(graph), "rails": is_rail_only},
     }
 
 

@@ -84,7 +84,7 @@ def limits_of(network: Network, *, in_miniature: bool) -> Iterator[str]:
         yield f"a loss of less than {margin:.0%} that all links have is not found here: nothing healthy is beside them"
         yield "parts that are slow now and then are not looked for here: processes that wait for a core look the same"
     if network.is_rail_only:
-        yield "no switches join its rails: MPI uses all NICs, and the stand-in of NCCL has no way between two rails"
+        yield "no switches join its rails: what goes from one to another by MPI arrives at the NIC of the sender's rail"
 
 
 @emulate.command()

@@ -121,26 +121,27 @@ def _environments(suite: Path, system: str) -> list[str]:
 def prolog(topology: Topology, cluster: str, libraries: Path) -> str:
     """What each rank is told before it starts: its node's GPUs, and the NIC of its own GPU for MPI.
 
-    A node has a rank for each GPU, or for each NIC. On rails that nothing joins each rank has all NICs: MPI has no way
-    between two of them, and does not forward inside a node.
+    A node has a rank for each GPU, or for each NIC. On rails that nothing joins each rank has all NICs, and its own for
+    all peers that have one on that rail: MPI has no way between two rails, and does not forward inside a node.
     """
     gpus = sorted(topology.gpus, key=lambda gpu: gpu.index)
-    counts = () if topology.network is not None and topology.network.is_rail_only else (gpus_of_ports(topology), gpus)
-    of_ranks = {len(each): [nic_of(topology, gpu) for gpu in each] for each in counts}
+    every = ",".join(nic.name for nic in topology.nics) or "mgmt0"
+    network = topology.network
+    setting = "latency_{nic}=1" if network is not None and network.is_rail_only else "if_include={nic}"
+    of_ranks = {len(each): [nic_of(topology, gpu) for gpu in each] for each in (gpus_of_ports(topology), gpus)}
     nics_in_turn = itertools.cycle(topology.nics or [None])  # of GPUs that nobody associates with one
     cases = ""
     for ranks, nics in of_ranks.items():
         for rank, own in enumerate(nics):
             if (nic := own or next(nics_in_turn)) is not None:
-                cases += f'  {ranks}/{rank}) echo "export OMPI_MCA_btl_tcp_if_include={nic.name}" ;;\n'
-    every = ",".join(nic.name for nic in topology.nics) or "mgmt0"
+                cases += f'  {ranks}/{rank}) echo "export OMPI_MCA_btl_tcp_{setting.format(nic=nic.name)}" ;;\n'
     return (
         "#!/bin/sh\n"
         f"{{ renice -n {_NICE} -p $PPID; echo {_NICE} > /proc/$PPID/autogroup; }} > /dev/null 2>&1\n"
         f'echo "export {node.VARIABLE}={FOLDER / cluster / "gpus"}/$(hostname)"\n'
         f'echo "export LD_PRELOAD={libraries / "libfabricheck-gpu-aware-mpi.so"}"\n'
+        f'echo "export OMPI_MCA_btl_tcp_if_include={every}"\n'
         'case "$SLURM_NTASKS_PER_NODE/$SLURM_LOCALID" in\n'
-        f'{cases}  *) echo "export OMPI_MCA_btl_tcp_if_include={every}" ;;\n'
-        "esac\n"
+        f"{cases}esac\n"
         f"cat {FOLDER / cluster / 'gpus'}/$(hostname)/{VARIABLES} 2> /dev/null || true\n"
     )

@@ -368,7 +368,7 @@ def run(cluster: Cluster, folder: Path, *options: str) -> Told:
         "fabricheck",
         "run",
         system,
-        "--launches=1",
+        "--launches=2",
         "--no-store",
         f"--output={folder}",
         *options,

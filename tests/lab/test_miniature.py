@@ -106,7 +106,8 @@ def test_the_settings_keep_the_site_and_replace_the_machine(miniature: Made) -> 
     for each in settings["environments"]:
         assert ["A", "1"] in each["env_vars"]
         assert each["extras"]["mpicxx"] == "/mpicxx"
-        assert "modules" not in each
+        # MPI would not use the links of such memory.
+        assert "modules" not in each and "device-collectives" not in each["features"]
 
 
 def test_the_policy_is_the_suites_but_for_what_the_machine_sets(tmp_path: Path) -> None:
@@ -148,10 +149,6 @@ def test_what_cannot_be_emulated_is_one_line(name: str, nodes: int, scale: float
         plan(name, nodes, scale, ROOT)
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
-
-
-def test_no_collective_of_mpi_gets_device_memory_whose_links_it_would_not_use(miniature: Made) -> None:
-    assert all("device-collectives" not in each["features"] for each in miniature.settings["environments"])
 
 
 FABRIC = """\

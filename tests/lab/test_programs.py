@@ -61,15 +61,3 @@ def test_what_is_missing_is_named_in_one_line_before_anything_compiles(
     message = str(caught.value)
     assert [each for each in (*missing, "mpicxx", "make lab") if each not in message] == []
     assert "\n" not in message
-
-
-def test_while_it_compiles_it_says_how_far_it_is(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    built = "import sys\nprint('[ 42%] Building main.cpp.o')\nprint('noise')\nsys.exit(3)\n"
-    (checkout / "tools" / "build.py").write_text(built, encoding="utf-8")
-    monkeypatch.setattr(programs, "_require", lambda *_: None)
-    with pytest.raises(UserError, match="does not build"):
-        programs.programs(checkout, "nvidia")
-    said = capfd.readouterr().err
-    assert "42%" in said and "noise" not in said

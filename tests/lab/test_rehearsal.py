@@ -43,9 +43,9 @@ def test_on_rails_that_nothing_joins_each_rank_has_all_nics(tmp_path: Path) -> N
     links = tuple(NetworkLink(ends, "Slingshot", 1, 200.0, "made") for ends in ports)
     switches = tuple(NetworkSwitch(f"rail{nic}") for nic in nics)
     rails = Network(("n1", "n2"), tuple(port for port, _ in ports), switches, links)
-    for rank in range(4):
+    for rank, nic in enumerate(nics):
         said = told_by(tmp_path, replace(alps, network=rails), rank)
-        assert f"OMPI_MCA_btl_tcp_if_include={','.join(nics)}\n" in said
+        assert f"tcp_if_include={','.join(nics)}\n" in said and f"tcp_latency_{nic}=1\n" in said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may be less nice")

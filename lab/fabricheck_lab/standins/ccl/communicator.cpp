@@ -171,9 +171,11 @@ void Communicator::log_path(int other, bool sends) {
   const Member& to = member(sends ? other : rank);
   const std::string pair = std::to_string(from.rank) + "[" + std::to_string(from.device) + "] -> " +
                            std::to_string(to.rank) + "[" + std::to_string(to.device) + "]";
-  const std::string via = path == Path::p2p   ? (is_rccl() ? "P2P/IPC" : "P2P/CUMEM")
-                          : path == Path::shm ? "SHM/direct/direct"
-                                              : network_path(self());
+  const std::string via = path == Path::p2p ? (is_rccl() ? "P2P/IPC" : "P2P/CUMEM")
+                          : path == Path::shm
+                              ? "SHM/direct/direct"
+                              : network_path(*this, sends ? leaving_gpu(*this, other)
+                                                          : description().gpus[static_cast<std::size_t>(self().gpu)]);
   const std::string direction = path == Path::net ? (sends ? " [send]" : " [receive]") : "";
   for (const char* channel : {"00/0", "01/0"}) {
     log_info(path == Path::p2p   ? Topic::p2p

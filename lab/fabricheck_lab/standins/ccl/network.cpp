@@ -97,8 +97,7 @@ void prepare(int socket) {
 int outgoing(Communicator& communicator, int peer) {
   const auto found = communicator.outgoing.find(peer);
   if (found != communicator.outgoing.end()) return found->second;
-  sockaddr_in from = communicator.self().address;
-  from.sin_port = 0;
+  const sockaddr_in from = listening_address(data_interface(leaving_gpu(communicator, peer)));
   const int socket = connect_to(communicator.member(peer).address, &from);
   const std::int32_t own = communicator.rank;
   if (socket < 0 || send(socket, &own, sizeof own, MSG_NOSIGNAL) != sizeof own) {
@@ -227,11 +226,24 @@ bool has_gdr(const Gpu& gpu) {
   return level == nullptr || (std::strcmp(level, "LOC") != 0 && std::strcmp(level, "0") != 0);
 }
 
-std::string network_path(const Member& self) {
+const Gpu& leaving_gpu(const Communicator& communicator, int peer) {
+  const auto& gpus = description().gpus;
+  const Gpu& own = gpus[static_cast<std::size_t>(communicator.self().gpu)];
+  const int nic = communicator.member(peer).nic;
+  if (!description().content["ccl"]["rails"].truth() || nic_number(own) == nic) return own;
+  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& each) { return nic_number(each) == nic; });
+  return found == gpus.end() ? own : *found;
+}
+
+std::string network_path(const Communicator& communicator, const Gpu& gpu) {
   const std::string kind = network_kind();
-  const Gpu& gpu = description().gpus[static_cast<std::size_t>(self.gpu)];
   const Interface* own = interface_named(nic_of(gpu));
-  const std::string number = std::to_string(std::max(self.nic, 0));
+  std::string number = std::to_string(std::max(nic_number(gpu), 0));
+  // The rank that sends for this one, as NCCL logs it.
+  for (const int near : communicator.placement.neighbours()) {
+    if (near != communicator.rank && communicator.member(near).gpu == gpu.vertex)
+      number += "(" + std::to_string(near) + ")";
+  }
   // Among the interfaces that NCCL_SOCKET_IFNAME leaves; a GPU whose NIC is none of them uses the first.
   if (kind == "Socket") return "NET/Socket/" + (own != nullptr && is_chosen(*own) ? number : "0");
   const bool gdr = has_gdr(gpu);

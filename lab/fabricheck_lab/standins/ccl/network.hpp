@@ -28,8 +28,11 @@ int nic_number(const Gpu& gpu);
 std::string network_kind();
 // Whether NIC and GPU reach each other's memory.
 bool has_gdr(const Gpu& gpu);
-// "NET/IB/0/GDRDMA": over which a rank reaches other nodes.
-std::string network_path(const Member& self);
+// The GPU of this node over whose NIC data for a peer leave: on rails that nothing joins one on the peer's rail, which
+// has them from this rank's GPU (PXN). Else this rank's own.
+const Gpu& leaving_gpu(const Communicator& communicator, int peer);
+// "NET/IB/0/GDRDMA": the way of that GPU's data to other nodes.
+std::string network_path(const Communicator& communicator, const Gpu& gpu);
 void log_network(int device);
 
 }  // namespace emulation::ccl

@@ -38,11 +38,13 @@ Flow flow_of(const Communicator& communicator, int source, int destination, std:
 }
 
 // What the NIC has to do with it; without GPUDirect RDMA it takes twice as long, by way of the host's memory.
-Flow nic_flow(const Communicator& communicator, bool sends, std::uint64_t bytes) {
+Flow nic_flow(const Communicator& communicator, int peer, bool sends, std::uint64_t bytes) {
   const Description& node = description();
-  const Gpu& gpu = node.gpus[static_cast<std::size_t>(communicator.self().gpu)];
+  const Gpu& own = node.gpus[static_cast<std::size_t>(communicator.self().gpu)];
+  const Gpu& gpu = sends ? leaving_gpu(communicator, peer) : own;
   Flow flow{8.0 * static_cast<double>(bytes), {}};
   if (gpu.nic.empty()) return flow;
+  if (gpu.vertex != own.vertex) add_route(flow, own.vertex, gpu.vertex, Mover::ccl);
   const int nic = node.vertex(gpu.nic);
   add_route(flow, sends ? gpu.vertex : nic, sends ? nic : gpu.vertex, Mover::ccl, has_gdr(gpu) ? 1.0 : 2.0);
   return flow;
@@ -117,7 +119,7 @@ void enqueue_group(Communicator& communicator, Stream& stream, const std::vector
       continue;
     }
     (each.sends ? group->sent : group->received).push_back({each.peer, each.data, each.bytes});
-    far.push_back(nic_flow(communicator, each.sends, each.bytes));
+    far.push_back(nic_flow(communicator, each.peer, each.sends, each.bytes));
   }
   const std::int64_t latency = description().latency_ns[static_cast<std::size_t>(Mover::ccl)];
   stream.enqueue(
