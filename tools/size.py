@@ -43,14 +43,14 @@ ROOMS_OF_CONSTANTS = ("statistics", "yardsticks", "judge", "diagnosis", "store",
 #: The budget of each figure of the package, and a little more than the figure was when this was last written.
 #: `tests/test_house.py` allows the larger of the two. Lower the second number when you can; it is never raised.
 BUDGETS: dict[str, tuple[float, float]] = {
-    "tokens": (300_000, 384_590),
+    "tokens": (300_000, 384_560),
     "tokens a line": (8, 10.5),
     "comprehensions per 1,000 lines": (40, 80),
     "deepest comprehension": (2, 2),
     "functions with more than 8 parameters": (0, 0),
     "tokens of the largest room": (32_000, 32_000),
 }
-TOKENS_OF_TESTS = (280_000, 380_700)
+TOKENS_OF_TESTS = (280_000, 380_680)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fabricheck.errors import UserError
@@ -17,25 +17,22 @@ from fabricheck.records.node_state import NicState
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.statistics.constants import ENOUGH, FEWEST_FOR_MIDDLE, FEWEST_OF_A_NODE, MOST, TAKEN
+from fabricheck.statistics.constants import FEWEST_FOR_MIDDLE, MOST, TAKEN
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import nic_of
 from fabricheck.topology.placement import gpu_of_ranks
 
 #: Nearly all: metrics of a group that lost something as a whole, bytes that the kernel counted. Chosen.
 NEARLY_ALL = 0.9
-#: Of the segments that a node received, the share that came after a gap, and of those that the others sent, the share
-#: that made them recover from a loss. On healthy shaped links, whose shaper drops what is too fast, up to 6% and
-#: 0.036%; where 1% of the packets to a node are lost, 6% to 44% and 0.047% to 0.11% (docs/state.md). So many gaps tell
-#: alone. Of those that it sent, the share that it sent again: on the same links up to 0.6% where pairs take turns, and
-#: up to 3.6% where four nodes sent to one another at once.
-TCP_SHARE, RECOVERIES_SHARE, GAPS_ALONE = 0.02, 5e-4, 0.1
-#: With 0.1% of the packets lost, 3% to 8% and 11 to 25 recoveries, at every other node and of a packet or few each: at
-#: the middle one 1.0 to 4.7 segments were sent again for a recovery, where a shaper, which drops what comes together,
-#: had 25. Who is late on busy cores has as many.
-RESENT_AT_ONCE, FEWEST_RECOVERIES = 8.0, 10
-#: A node whose share is so many times that of the middle of the others. Chosen.
+#: Where 0.1% to 0.3% of the packets are lost, each by itself, the middle one of the senders sent 1.0 to 4.7 segments
+#: again for a recovery; a full queue, which drops what comes together, had 25.
+RESENT_AT_ONCE = 8.0
+#: A port whose link went down so many times as often as the middle one. Chosen.
 TIMES_OTHERS = 4.0
+#: The probability from which on a node's losses are no chance: the policy's error of a metric.
+LOSSES_BY_CHANCE = 1e-6
+# What the kernel counts at senders and receivers.
+_LOSSES, _GAPS = "TCPSackRecovery", "TCPOFOQueue"
 
 
 def evidence_of_nics(
@@ -121,75 +118,37 @@ def _flaps(ports: Sequence[tuple[str, NicState]]) -> Iterator[Evidence]:
 
 
 def _tcp(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
-    """Loss, as TCP noticed it: at the node that data did not reach, and at those that had to send them again.
+    """Loss, as TCP noticed it: by the recoveries of those that sent, and by the gaps at those that received.
 
-    Of two nodes it is unknown which is usual, and the one that only receives has all the gaps: that counts beside a
-    slow metric alone. So does what was sent again, since many senders to one receiver lose packets at a healthy switch
-    too.
+    Each recovery is a loss on the way to a node with gaps. By chance it leads to a node, or from it, as often as
+    segments do (binomial). A node that is busy while others are not may itself be late. Of two nodes it is unknown
+    which is usual: that counts beside a slow metric alone.
     """
-    rises = {node.host: _tcp_rise(node) for node in nodes if node.before is not None and node.after is not None}
+    from scipy.special import bdtrc  # that of scipy.stats.binom; takes longer than most commands
 
-    def say(above: tuple[str, float, float], counted: str, meaning: str, verdict: Verdict | None) -> Evidence:
-        host, share, usual = above
-        text = f"{counted} ({100 * share:.2g}%, the other nodes' median {100 * usual:.2g}%): {meaning}"
-        return Evidence("packets-lost", host, "", text, verdict, network=True)
-
-    idle = not any(node.is_busy for node in nodes)
-    gaps = {host: (rise.get("TCPOFOQueue", 0), rise.get("InSegs", 0)) for host, rise in rises.items()}
-    for above in _above(gaps, TCP_SHARE):
-        host, share, _ = above
-        others = [rise for other, rise in rises.items() if other != host]
-        # Of these, what belongs to nodes with more gaps is not this one's.
-        more = sum(part for other, (part, whole) in gaps.items() if other != host and part > share * whole)
-        recoveries = sum(rise.get("TCPSackRecovery", 0) for rise in others) * gaps[host][0] / (gaps[host][0] + more)
-        told = share > GAPS_ALONE or (idle and _one_by_one(others))
-        usual = 0 if told else RECOVERIES_SHARE * sum(map(_sent, others))
-        if recoveries >= max(FEWEST_RECOVERIES, usual):
-            count, segments = gaps[host]
-            counted = f"{count:,} of {segments:,} TCP segments came after a gap"
-            verdict = Verdict.DEGRADED if len(rises) >= FEWEST_FOR_MIDDLE else None
-            yield say(above, counted, "packets to this node are lost", verdict)
-    sent = {host: (rise.get("RetransSegs", 0), _sent(rise)) for host, rise in rises.items()}
-    for above in _above(sent, TCP_SHARE):
-        again, segments = sent[above[0]]
-        counted = f"TCP sent {again:,} of {segments:,} segments again"
-        meaning = "packets from this node are lost, or its port or path is slow"
-        yield say(above, counted, meaning, None)
-
-
-def _one_by_one(others: Sequence[Mapping[str, int]]) -> bool:
-    """Whether nearly all of the nodes that sent had to recover, and most of a packet or few each time."""
-    resent = [
-        rise.get("RetransSegs", 0) / count
-        for rise in others
-        if (count := rise.get("TCPSackRecovery", 0)) >= FEWEST_OF_A_NODE
-    ]
-    return len(resent) >= MOST * len(others) and statistics.median(resent) <= RESENT_AT_ONCE
-
-
-def _above(counts: Mapping[str, tuple[int, int]], share: float) -> Iterator[tuple[str, float, float]]:
-    """The nodes whose part of a whole is above `share` and far above that of the other nodes; with both."""
-    shares = {host: part / whole if whole else 0.0 for host, (part, whole) in counts.items()}
-    ordered = sorted(shares.values())
-    for host, (part, _) in counts.items():
-        if part < ENOUGH or shares[host] <= share or len(shares) < 2:
-            continue
-        others = ordered.copy()  # there may be thousands: a sorted list has its median at once
-        others.remove(shares[host])
-        usual = statistics.median(others)
-        if shares[host] > TIMES_OTHERS * usual:
-            yield host, shares[host], usual
-
-
-def _sent(rise: Mapping[str, int]) -> int:
-    """Segments that a node sent, those that it sent again among them, which the kernel counts apart."""
-    return rise.get("OutSegs", 0) + rise.get("RetransSegs", 0)
-
-
-def _tcp_rise(node: NodeReport) -> Mapping[str, int]:
-    if node.before is None or node.after is None:
-        return {}
-    return {name: value - node.before.tcp.get(name, 0) for name, value in node.after.tcp.items()}
+    rises = {
+        node.host: Counter(rises_of(node.after.tcp, node.before.tcp))
+        for node in nodes
+        if node.before is not None and node.after is not None
+    }
+    busy = {node.host for node in nodes if node.is_busy}
+    whole = sum(rises.values(), Counter[str]())
+    having = Counter(name for rise in rises.values() for name, count in rise.items() if count > 0)
+    resent = [rise["RetransSegs"] / count for rise in rises.values() if (count := rise[_LOSSES])]
+    if not resent or statistics.median(resent) > RESENT_AT_ONCE:
+        return
+    verdict = Verdict.DEGRADED if len(rises) >= FEWEST_FOR_MIDDLE else None
+    for host in rises if busy >= rises.keys() else sorted(rises.keys() - busy):
+        rise = rises[host]
+        to_node = (whole[_LOSSES] - rise[_LOSSES]) * rise[_GAPS] // (whole[_GAPS] or 1)
+        ways = (("to", to_node, "InSegs", _LOSSES), ("from", rise[_LOSSES], "OutSegs", _GAPS))
+        for way, lost, segments, at_others in ways:
+            others = having[at_others] - (rise[at_others] > 0)
+            share = rise[segments] / (whole[segments] or 1)
+            by_chance = bdtrc(lost - 1, whole[_LOSSES], share)
+            if others >= MOST * (len(rises) - 1) and by_chance <= LOSSES_BY_CHANCE:
+                text = f"{lost:,} of {whole[_LOSSES]:,} times that TCP lost packets were on the way {way} this node"
+                yield Evidence("packets-lost", host, "", text, verdict, network=True)
 
 
 def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evidence]:

@@ -39,9 +39,6 @@ LEAST_EXCESS, LEAST_SPREAD_OF_TAILS = 0.1, 0.02
 #: Of 26,830 recorded series of healthy machines (docs/results) none has an iteration that took 0.37 s more than its
 #: median; retransmission after a lost link, a hung driver or a paused process take seconds.
 STALL_S = 1.0
-#: The slowest set-up of 1,359 recorded runs took 4 s, on four GPUs; libraries need more for many nodes, so that it is
-#: told only.
-SETUP_S = 20.0
 #: A series is slow at first where several iterations took so much longer than its median, and lost so much together. Of
 #: 27,004 recorded series of healthy machines (docs/results) 359 have the first, and none has both; two begin with a
 #: single iteration that took 0.28 and 0.36 s more, on the busy cores of an emulated cluster.
@@ -60,13 +57,14 @@ def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
             late = series.times_ns[series.times_ns - middle > max(middle, STALL_S * 1e9)]
             slow += [(float(late.max()) / 1e9, late.size, number)] if late.size else []
     flapped = any(each.code in _FLAPS for each in judged.problems)
-    name = run.path or judged.test
     if slow:
         seconds, _, number = max(slow)
         count, samples = sum(each for _, each, _ in slow), run.samples[number]
         total = sum(each.times_ns.size for each in run.samples)
         usual = float(np.median(samples.times_ns)) / 1e6
-        hosts = dict.fromkeys(short_host(run.ranks[each].host) for each in samples.ranks if each < len(run.ranks))
+        hosts = _paused_hosts(run, seconds) or dict.fromkeys(
+            short_host(run.ranks[each].host) for each in samples.ranks if each < len(run.ranks)
+        )
         text = (
             f"{samples.operation} of {samples.bytes:,} bytes made no progress for {seconds:.3g} s, its median is "
             f"{usual:.3g} ms: {count} of {total:,} iterations of the run took seconds"
@@ -74,10 +72,14 @@ def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
         )
         verdict = Verdict.DEGRADED if count > 1 or flapped else Verdict.PASS
         yield Finding("stalled", verdict, text, tuple(map(Component.of_node, hosts)), seconds, usual / 1e3, "s")
-    setup_s = float((run.footer or {}).get("setup_ns", 0)) / 1e9
-    if setup_s > SETUP_S:
-        text = f"{name}: the set-up of {len(run.ranks):,} ranks took {setup_s:.3g} s"
-        yield Finding("stalled", Verdict.DEGRADED if flapped else Verdict.PASS, text, (), setup_s, None, "s")
+
+
+def _paused_hosts(run: Run, seconds: float) -> dict[str, None]:
+    """The nodes of the ranks for which the others waited: these did not run for most of so many seconds at a time."""
+    pauses = (run.footer or {}).get("proof", {}).get("pauses", {})
+    most_ns = seconds * 1e9 / 2
+    paused = (rank for rank in run.ranks if pauses.get(str(rank.rank), {}).get("longest_ns", 0) > most_ns)
+    return dict.fromkeys(short_host(rank.host) for rank in paused)
 
 
 def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
@@ -114,14 +116,10 @@ def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
 
 
 def _pauses_text(of_rank: Mapping[str, Any]) -> str:
-    gaps = np.diff(of_rank["at_ms"])
-    period = float(np.median(gaps)) if gaps.size else 0.0
-    regular = gaps.size >= 4 and float(np.median(np.abs(gaps - period))) < period / 5
-    text = (
+    return (
         f"paused {of_rank['count']} times, {of_rank['longest_ns'] / 1e6:.3g} ms at most and "
         f"{of_rank['total_ns'] / 1e9:.3g} s together"
     )
-    return f"{text}, each {period / 1e3:.3g} s" if regular else text
 
 
 def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -57,11 +57,11 @@ class RunJudgement:
     @property
     def slow_once(self) -> tuple[str, ...]:
         """The metrics that are slow, and not so slow that one launch shows it."""
-        return tuple(each.name for each in self.judgements if each.needs_second_launch)
+        return tuple(each.name for each in self.judgements if each.is_shown_by_one_launch is False)
 
-    def of_one_launch(self) -> RunJudgement:
-        """The run, in which nothing is slow that takes a second launch to show (`slow_once`)."""
-        return self.excused(lambda each: each.needs_second_launch, "in one launch alone, which does not count")
+    def of_one_launch(self, names: Collection[str]) -> RunJudgement:
+        """The run, in which the metrics of these names are not slow: they take a second launch to show."""
+        return self.excused(lambda each: each.name in names, "in one launch alone, which does not count")
 
     def excused(self, is_excused: Callable[[Judgement], bool], reason: str) -> RunJudgement:
         """The run, in which these judgements are PASS for a `reason`."""

@@ -44,9 +44,8 @@ class Case:
     where ReFrame left its files, `None` where it did not get that far. `reason` is ReFrame's, for people. `judged`:
     what its check came to, if it got so far. `foreign`: it is not a check of Fabricheck and may leave no judgement.
     `not_applicable`: it was skipped because the site's own description leaves nothing to measure.
-    `declared_unsupported`: what it needs and the site says that the machine does not support. `launches`: the verdicts
-    of all, where it was launched several times in the session, in order. `of_nodes`: of a test over a fleet, nodes of
-    which another launch counts, each with the folder of the test in that launch.
+    `launches`: the verdicts of all, where it was launched several times in the session, in order. `of_nodes`: of a test
+    over a fleet, nodes of which another launch counts, each with the folder of the test in that launch.
     """
 
     name: str
@@ -62,7 +61,6 @@ class Case:
     judged: CheckJudgement | None = None
     foreign: bool = False
     not_applicable: bool = False
-    declared_unsupported: str = ""
     launches: tuple[Verdict, ...] = ()
     of_nodes: tuple[tuple[str, Path], ...] = ()
 

@@ -111,13 +111,13 @@ class Judgement:
         return self.verdict is Verdict.INCOMPLETE and self.yardstick is None
 
     @property
-    def needs_second_launch(self) -> bool:
-        """Whether it is slow, and not so slow that one launch shows it."""
+    def is_shown_by_one_launch(self) -> bool | None:
+        """Whether it is so slow that one launch shows it, by its reference; None of what has none, or is not slow."""
         level, reference = self.yardstick, self.reference
         if self.verdict is not Verdict.DEGRADED or level is None or level.kind != "reference" or reference is None:
-            return False
+            return None
         bound = level.value * math.pow(level.bound / level.value, reference.once)
-        return self.value >= bound if self.better == "higher" else self.value <= bound
+        return self.value < bound if self.better == "higher" else self.value > bound
 
     @property
     def share_of_expected(self) -> float | None:

@@ -52,7 +52,7 @@ _ACCUSED = tuple(
 )
 #: What happened on a node that is not named here.
 _UNNAMED = re.compile(r"slurmstepd: error: (?:execve\(\)|couldn't chdir|Unable to create|.*[Cc]annot).*")
-_EXITED = re.compile(r"srun: error: NODE: tasks? \S+: Exited with exit code".replace("NODE", _NAME))
+_EXITED = re.compile(rf"srun: error: {_NAME}: tasks? \S+: Exited with exit code")
 #: One end of a connection, and the other by name or address.
 _CONNECTIONS = (
     re.compile(
@@ -198,9 +198,10 @@ def _unconnected(text: str, node_of: Callable[[str], str], nics: Mapping[str, Co
         yield _of_node(shared, _line(match))
     elif len(pairs) == 1 and near != far and node_of(near) and node_of(far):
         nic = nics.get(match["far"])
-        ends = [Component(nic.kind, nic.name, end) if nic else Component.of_node(end) for end in sorted((near, far))]
+        # Over which of its own ports the near end connects, nobody prints.
+        first, second = sorted((Component.of_node(near), nic or Component.of_node(far)), key=lambda end: end.node)
         text = f"{near} has no route to {nic}: {_line(match)}" if nic else _line(match)
-        yield Finding("no-connection", Verdict.INCOMPLETE, text, (Component.between(ends[0], ends[1]),))
+        yield Finding("no-connection", Verdict.INCOMPLETE, text, (Component.between(first, second),))
     else:
         yield Finding("no-connection", Verdict.INCOMPLETE, _line(match))
 

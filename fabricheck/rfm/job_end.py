@@ -147,11 +147,12 @@ def faults_of_nodes(result: Path, where: str) -> list[Finding]:
 
     topology = topology_of(where)
     states = read_states(result)
-    blocked = []
-    for finding in find_blocked(states, topology):
-        # What is DEGRADED beside a measurement kept this one from starting.
-        verdict = Verdict.INCOMPLETE if finding.verdict is Verdict.DEGRADED else finding.verdict
-        blocked += [replace(finding, verdict=verdict)] * finding.is_problem
+    # What is DEGRADED beside a measurement kept this one from starting.
+    blocked = [
+        replace(each, verdict=Verdict.INCOMPLETE) if each.verdict is Verdict.DEGRADED else each
+        for each in find_blocked(states, topology)
+        if each.is_problem
+    ]
     evidence = evidence_without_run(states, topology)
     return [*blocked, *(finding_of(fact, fact.verdict, topology) for fact in evidence if fact.verdict is not None)]
 
@@ -166,9 +167,8 @@ def describe_end(errors: str) -> str:
     """What ended a rank, by launcher or scheduler, and the last line that fabricbench said on stderr (`errors`)."""
     ended = [each.message for each in start_failures(errors)[:1]]
     own = [line for line in reversed(errors.splitlines()) if line.startswith("fabricbench:")]
-    # Of several nodes the one that knows who is behind.
-    said = next((line for line in own if "did not arrive" in line), own[0] if own else "")
-    return "".join(f": {part.strip()}" for part in (*ended, said) if part)
+    own.sort(key=lambda line: "did not arrive" not in line)  # of several nodes the one that knows who is behind
+    return "".join(f": {part.strip()}" for part in (*ended, *own[:1]))
 
 
 def missing_paths_text(variables: Mapping[str, str]) -> str:

@@ -457,7 +457,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             return judged
         text = f"slow in its only launch, which `fabricheck run` would confirm: {few(judged.slow_once)}"
         self.fleet_problems = (*self.fleet_problems, Finding("slow-once", Verdict.INCOMPLETE, text))
-        return judged.of_one_launch()
+        return judged.of_one_launch(judged.slow_once)
 
     def found(self) -> list[Finding]:
         """All that keeps the check from passing: its metrics, what it compares beside them, and its run."""

@@ -157,13 +157,17 @@ class Chance:
         rate = min(max(others / metrics, _RATE_OF_FEW), 1.0)
         return float(min(1.0, max(metrics * p, metrics / sign.breadth * rate**sign.breadth)))
 
+    def is_beyond(self, sign: Sign) -> bool:
+        """Whether chance does not explain a sign in one launch."""
+        return sign.counted or self.p_of_one(sign) <= OF_ONE_LAUNCH
+
 
 def beyond_chance(launches: Sequence[Launch], chance: Chance) -> tuple[tuple[int, Sign], ...]:
     """Of launches of which PASS counts, what chance does not explain in one of the others, with the number of that."""
     if launches[deciding_launch(launches)].verdict is not Verdict.PASS and not is_outvoted(launches, chance):
         return ()
     every = [(number, sign) for number, each in enumerate(launches, start=1) for sign in each.signs]
-    signs = [each for each in every if each[1].counted or chance.p_of_one(each[1]) <= OF_ONE_LAUNCH]
+    signs = [each for each in every if chance.is_beyond(each[1])]
     return tuple({sign.finding.components: (number, sign) for number, sign in reversed(signs)}.values())[::-1]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,19 @@ from fabricheck.diagnosis.of_session import find_all, without_cleared
 from fabricheck.fleet.node_verdicts import FleetVerdict, verdict_of_fleet
 from fabricheck.fleet.record import TROUBLES, Fleet, read_findings
 from fabricheck.fleet.resume import is_taken_over
+from fabricheck.judge.node_state import errors_counted
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import LAUNCHED_ONCE, Case, node_of_file
 from fabricheck.records.component import Component, short_host
 from fabricheck.records.finding import Finding, split
+from fabricheck.records.finding_texts import SLOW
 from fabricheck.records.operations import HOST_PATHS
 from fabricheck.records.rehearsal import as_rehearsal
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Verdict
+from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.fabricbench import read_run
+from fabricheck.session.launches import Chance, Launch, Sign, Thing
 from fabricheck.session.problems import Known, problems_of_cases
 from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.run_folders import runs_before
@@ -35,6 +39,9 @@ from fabricheck.topology.network import fold
 from fabricheck.units import few
 from fabricheck.wholefile import open_file
 from fabricheck.yardsticks.references import ALL_OTHERS
+
+#: The name of a test case, and the node of a fleet or nothing.
+Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -74,13 +81,34 @@ def judge_session(session: FinishedSession, suite: Suite, system: str, *, may_la
     leaves the others judged. Unless it `may_launch_again`, what only a second launch could confirm is INCOMPLETE, and
     left to the next session; what the session before left is decided by its launch and that of this session.
     """
+    outcome = _judge(session, suite, system, may_launch_again=may_launch_again)
+    open_ = () if may_launch_again else tuple(_chance_explains(session, outcome))
+    return _judge(session, suite, system, open_) if open_ else outcome
+
+
+def _chance_explains(session: FinishedSession, outcome: Outcome) -> Iterator[Key]:
+    """The tests that are slow in their only launch, in metrics that have no reference of their own, and in which no
+    part is slower than chance makes one in a healthy session."""
+    chance = Chance(sum(len(run.judgements) for run in outcome.judged))
+    launches = launches_of(session, outcome)
+    for key, run in by_key(outcome):
+        is_slow = run.final_verdict is Verdict.DEGRADED and run.run.burn_in is None and key in launches
+        is_proven = any(metric.is_shown_by_one_launch for metric in run.judgements)
+        if is_slow and not is_proven and not any(map(chance.is_beyond, launches[key].signs)):
+            yield key
+
+
+def _judge(
+    session: FinishedSession, suite: Suite, system: str, open_: Collection[Key] = (), *, may_launch_again: bool = False
+) -> Outcome:
+    """As `judge_session`; `open_`: the tests whose only launch proves nothing slow."""
     judge = SystemJudge.of(system, suite.root)
     results = [(case, file) for case in session.cases for file in case.result_files()]
     cases = tuple(case for case, _ in results)
     compared = judge.judge_cases((case, read_result(file, suite, system)) for case, file in results)
     outvoted = frozenset(str(file) for case, file in results if (str(case), node_of_file(file)) in session.outvoted)
     judged = tuple(each.outvoted() if each.run.path in outvoted else each for each in compared.runs)
-    slow_once = _slow_once(session, cases, judged, slow_before(session.folder, system))
+    slow_once = _slow_once(session, cases, judged, slow_before(session.folder, system), open_)
     told_once: list[Finding] = []
     if not may_launch_again:
         session, judged, told_once = _of_one_launch(session, cases, judged, slow_once)
@@ -111,16 +139,23 @@ def judge_session(session: FinishedSession, suite: Suite, system: str, *, may_la
 
 
 def _slow_once(
-    session: FinishedSession, cases: Sequence[Case], judged: Sequence[RunJudgement], before: Slow
+    session: FinishedSession,
+    cases: Sequence[Case],
+    judged: Sequence[RunJudgement],
+    before: Slow,
+    open_: Collection[Key],
 ) -> dict[str, tuple[str, ...]]:
-    """The metrics of each test that are slow in one launch and need a second one, with those of the session `before`
-    that did not run in this one."""
+    """The metrics of each test that are slow in one launch and need a second one, all of those in `open_`, with those
+    of the session `before` that did not run in this one."""
     slow, measured = {}, set()
     for case, run in zip(cases, judged, strict=True):
         node = node_of_file(Path(run.run.path))
         measured.add(name_of(case, node))
+        key = str(case), node
         names = run.slow_once
-        if names and (str(case), node) not in session.decided and case.test not in LAUNCHED_ONCE:
+        if key in open_:
+            names = tuple(each.name for each in run.judgements if each.verdict is Verdict.DEGRADED)
+        if names and key not in session.decided and case.test not in LAUNCHED_ONCE:
             slow[name_of(case, node)] = names
     left = {name: names for name, names in before.items() if name not in measured}
     for name in slow_again(before, slow, sum(len(run.judgements) for run in judged)):
@@ -138,7 +173,7 @@ def _of_one_launch(
         if name not in slow:
             runs.append(run)
             continue
-        runs.append(run.of_one_launch())
+        runs.append(run.of_one_launch(slow[name]))
         slow_only_so.add(str(case))
         # Without `metrics`: nothing is to be explained by what may be noise.
         text = f"{name}: slow in its only launch, which the next session has to confirm: {few(slow[name])}"
@@ -261,3 +296,94 @@ def _headers(folder: Path, system: str) -> Iterator[Mapping[str, Any]]:
                 yield json.loads(stream.readline())
         except (OSError, ValueError, RecursionError):
             continue
+
+
+def launches_of(session: FinishedSession, outcome: Outcome, fleet: Fleet | None = None) -> dict[Key, Launch]:
+    """What each test case came to: by ReFrame, its files, and problems that its files show. Of a fleet each case on
+    each node.
+
+    Without builds, and without what ReFrame's own options launched several times.
+    """
+    launches: dict[Key, list[Verdict]] = {}
+    slow: dict[Key, set[Thing]] = {}
+    metrics: Counter[Key] = Counter()
+    every: Counter[Key] = Counter()
+    several = {str(case) for case in session.cases if case.launches}
+    for case in session.cases if fleet is None else ():
+        if not case.is_build:
+            key = str(case), ""
+            checked = case.judged.findings if case.judged is not None else ()
+            launches[key] = [_vote(case.verdict, checked), *([] if case.result_files() else [Verdict.INCOMPLETE])]
+            slow[key] = set()
+    by_file: dict[str, Key] = {}
+    runs: dict[Key, list[RunJudgement]] = {}
+    told: dict[Key, list[Finding]] = {}
+    for key, judged in by_key(outcome):
+        by_file[judged.run.path] = key
+        runs.setdefault(key, []).append(judged)
+        launches.setdefault(key, []).append(_vote(judged.final_verdict, judged.findings))
+        bad = (each for each in judged.judgements if each.verdict is not Verdict.PASS)
+        own = {each.name for each in bad if _vote(each.verdict, [each.finding]) is Verdict.DEGRADED}
+        metrics[key] += len(own)
+        every[key] += len(judged.judgements)
+        slow.setdefault(key, set()).update(own, *map(_things, judged.problems))
+        told.setdefault(key, []).extend(judged.problems)
+    for problem in outcome.problems:
+        for key in {by_file[file] for file in problem.files if file in by_file}:
+            launches[key].append(_vote(problem.verdict, [problem]))
+            slow[key] |= _things(problem)
+            told[key].append(problem)
+    for case in session.cases:  # only its check found that
+        key = str(case), ""
+        findings = case.judged.findings if case.judged is not None else ()
+        if _vote(case.verdict, findings) is Verdict.DEGRADED and slow.get(key) == set():
+            slow[key] = set[Thing]({case.test}).union(*map(_things, findings))
+    return {
+        key: Launch(
+            worst(launches[key]),
+            frozenset(slow[key]),
+            max(metrics[key], 1),
+            tuple(_signs(told.get(key, ()), runs.get(key, ()))),
+            max(every[key], 1),
+        )
+        for key in launches
+        if key[0] not in several
+    }
+
+
+def _vote(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
+    """How a launch counts: speed alone is launched again as DEGRADED is, also FAIL or on a busy machine; wrong data
+    are not."""
+    own = [each for each in findings if each.verdict is verdict]
+    symptoms = {each.entry.symptom for each in own if verdict is Verdict.FAIL or each.code != "slow-while-busy"}
+    is_slow = verdict in (Verdict.FAIL, Verdict.INCOMPLETE) and own and symptoms <= {SLOW}
+    return Verdict.DEGRADED if is_slow else verdict
+
+
+def _things(problem: Finding) -> set[Thing]:
+    """The parts that are slow, else the metrics, else what its code means; nothing where it is not about speed."""
+    if _vote(problem.verdict, [problem]) is not Verdict.DEGRADED:
+        return set()
+    return set(problem.components or problem.metrics or (problem.code,))
+
+
+def _signs(told: Sequence[Finding], runs: Sequence[RunJudgement]) -> Iterator[Sign]:
+    """Slow things of these runs that chance may not explain: parts, and parts whose errors were counted."""
+    metrics = [each for run in runs for each in run.judgements if each.verdict is not Verdict.PASS]
+    slow = {each.name: each for each in metrics if _vote(each.verdict, [each.finding]) is Verdict.DEGRADED}
+    counted = [one for run in runs for one in errors_counted(run.run, run.topology)] if slow else []
+    for finding in counted:
+        files = tuple(run.run.path for run in runs)
+        yield Sign(replace(finding, metrics=tuple(slow), files=files), counted=True)
+    for finding in told:
+        if finding.verdict in (Verdict.DEGRADED, Verdict.FAIL) and finding.components and _things(finding):
+            pairs: dict[object, set[tuple[int, ...]]] = {}
+            for samples in (slow[name].samples for name in finding.metrics or slow if name in slow):
+                pairs.setdefault((samples.operation, samples.schedule, samples.bytes), set()).add(tuple(samples.ranks))
+            yield Sign(finding, max(map(len, pairs.values()), default=1))
+
+
+def by_key(outcome: Outcome) -> Iterator[tuple[Key, RunJudgement]]:
+    """Each run with the test case, and the node of a fleet, that it is of."""
+    for case, judged in zip(outcome.cases, outcome.judged, strict=True):
+        yield (str(case), node_of_file(Path(judged.run.path))), judged

@@ -112,7 +112,7 @@ def _found_in(case: Case) -> list[Finding]:
 
 
 def find_applicability(cases: Sequence[Case]) -> Iterator[Finding]:
-    """Which tests do not apply to the system, were launched again, or could be measured although the site denies it."""
+    """Which tests do not apply to the system, or were launched again."""
     without: dict[tuple[str, str, str], list[Case]] = {}
     for case in cases:
         if case.does_not_apply:
@@ -126,11 +126,6 @@ def find_applicability(cases: Sequence[Case]) -> Iterator[Finding]:
                 "launched-again",
                 Verdict.PASS,
                 f"{case}: was launched {len(case.launches)} times: {said}; the result is {case.verdict.value}",
-            )
-        if case.result == "pass" and case.declared_unsupported and case.result_files():
-            text = f"was measured, although the site declares it unsupported: {case.declared_unsupported}"
-            yield Finding(
-                "is-supported", Verdict.PASS, f"{case}: {text}: remove it from `unsupported` of the partition"
             )
 
 

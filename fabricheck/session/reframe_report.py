@@ -254,7 +254,6 @@ def _case(record: Mapping[str, object]) -> Case:
         tags=_texts(record.get("tags")),
         foreign="left_out" not in record,  # a check of Fabricheck has that
         not_applicable=record.get("not_applicable") is True,
-        declared_unsupported=text("declared_unsupported") or "",
     )
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError, reason_of_system
 from fabricheck.fleet.held_jobs import let_go
 from fabricheck.fleet.record import Fleet
-from fabricheck.judge.node_state import errors_counted
-from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case, node_of_file
 from fabricheck.records.component import short_host
 from fabricheck.records.finding import Finding
-from fabricheck.records.finding_texts import SLOW
-from fabricheck.records.verdict import Verdict, worst
+from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import (
     Chance,
     Launch,
@@ -29,7 +25,7 @@ from fabricheck.session.launches import (
     is_outvoted,
     write_launched,
 )
-from fabricheck.session.outcome import Outcome, judge_session
+from fabricheck.session.outcome import Key, Outcome, by_key, judge_session, launches_of
 from fabricheck.session.reframe import Selection
 from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.slow_once import name_of, slow_before
@@ -41,8 +37,6 @@ _OWN = ("--max-retries", "--reruns", "--repeat", "--duration", "--distribute", "
 _SLURM = ("slurm", "squeue")
 # The nodes were ours a moment ago; who has to wait longer for them lets the first launch stand.
 _LONGEST_WAIT = "15m"
-# The name of a test case, and the node of a fleet or nothing.
-Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -218,103 +212,13 @@ class _Tried:
         return replace(sign.finding, code="intermittent", verdict=Verdict.DEGRADED, message=text, p=p)
 
 
-def launches_of(session: FinishedSession, outcome: Outcome, fleet: Fleet | None = None) -> dict[Key, Launch]:
-    """What each test case came to: by ReFrame, its files, and problems that its files show. Of a fleet each case on
-    each node.
-
-    Without builds, and without what ReFrame's own options launched several times.
-    """
-    launches: dict[Key, list[Verdict]] = {}
-    slow: dict[Key, set[Thing]] = {}
-    metrics: Counter[Key] = Counter()
-    every: Counter[Key] = Counter()
-    several = {str(case) for case in session.cases if case.launches}
-    for case in session.cases if fleet is None else ():
-        if not case.is_build:
-            key = str(case), ""
-            checked = case.judged.findings if case.judged is not None else ()
-            launches[key] = [_vote(case.verdict, checked), *([] if case.result_files() else [Verdict.INCOMPLETE])]
-            slow[key] = set()
-    by_file: dict[str, Key] = {}
-    runs: dict[Key, list[RunJudgement]] = {}
-    told: dict[Key, list[Finding]] = {}
-    for key, judged in _by_key(outcome):
-        by_file[judged.run.path] = key
-        runs.setdefault(key, []).append(judged)
-        launches.setdefault(key, []).append(_vote(judged.final_verdict, judged.findings))
-        bad = (each for each in judged.judgements if each.verdict is not Verdict.PASS)
-        own = {each.name for each in bad if _vote(each.verdict, [each.finding]) is Verdict.DEGRADED}
-        metrics[key] += len(own)
-        every[key] += len(judged.judgements)
-        slow.setdefault(key, set()).update(own, *map(_things, judged.problems))
-        told.setdefault(key, []).extend(judged.problems)
-    for problem in outcome.problems:
-        for key in {by_file[file] for file in problem.files if file in by_file}:
-            launches[key].append(_vote(problem.verdict, [problem]))
-            slow[key] |= _things(problem)
-            told[key].append(problem)
-    for case in session.cases:  # only its check found that
-        key = str(case), ""
-        findings = case.judged.findings if case.judged is not None else ()
-        if _vote(case.verdict, findings) is Verdict.DEGRADED and slow.get(key) == set():
-            slow[key] = set[Thing]({case.test}).union(*map(_things, findings))
-    return {
-        key: Launch(
-            worst(launches[key]),
-            frozenset(slow[key]),
-            max(metrics[key], 1),
-            tuple(_signs(told.get(key, ()), runs.get(key, ()))),
-            max(every[key], 1),
-        )
-        for key in launches
-        if key[0] not in several
-    }
-
-
-def _vote(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
-    """How a launch counts: speed alone is launched again as DEGRADED is, also FAIL or on a busy machine; wrong data
-    are not."""
-    own = [each for each in findings if each.verdict is verdict]
-    symptoms = {each.entry.symptom for each in own if verdict is Verdict.FAIL or each.code != "slow-while-busy"}
-    is_slow = verdict in (Verdict.FAIL, Verdict.INCOMPLETE) and own and symptoms <= {SLOW}
-    return Verdict.DEGRADED if is_slow else verdict
-
-
-def _things(problem: Finding) -> set[Thing]:
-    """The parts that are slow, else the metrics, else what its code means; nothing where it is not about speed."""
-    if _vote(problem.verdict, [problem]) is not Verdict.DEGRADED:
-        return set()
-    return set(problem.components or problem.metrics or (problem.code,))
-
-
-def _signs(told: Sequence[Finding], runs: Sequence[RunJudgement]) -> Iterator[Sign]:
-    """Slow things of these runs that chance may not explain: parts, and parts whose errors were counted."""
-    metrics = [each for run in runs for each in run.judgements if each.verdict is not Verdict.PASS]
-    slow = {each.name: each for each in metrics if _vote(each.verdict, [each.finding]) is Verdict.DEGRADED}
-    counted = [one for run in runs for one in errors_counted(run.run, run.topology)] if slow else []
-    for finding in counted:
-        files = tuple(run.run.path for run in runs)
-        yield Sign(replace(finding, metrics=tuple(slow), files=files), counted=True)
-    for finding in told:
-        if finding.verdict in (Verdict.DEGRADED, Verdict.FAIL) and finding.components and _things(finding):
-            pairs: dict[object, set[tuple[int, ...]]] = {}
-            for samples in (slow[name].samples for name in finding.metrics or slow if name in slow):
-                pairs.setdefault((samples.operation, samples.schedule, samples.bytes), set()).add(tuple(samples.ranks))
-            yield Sign(finding, max(map(len, pairs.values()), default=1))
-
-
 def _of_nodes(session: FinishedSession) -> tuple[Case, ...]:
     """The tests that each node of a fleet did by itself."""
     return tuple(case for case in session.cases if any(map(node_of_file, case.result_files())))
 
 
-def _by_key(outcome: Outcome) -> Iterator[tuple[Key, RunJudgement]]:
-    for case, judged in zip(outcome.cases, outcome.judged, strict=True):
-        yield (str(case), node_of_file(Path(judged.run.path))), judged
-
-
 def _hosts_of(outcome: Outcome) -> dict[Key, set[str]]:
     hosts: dict[Key, set[str]] = {}
-    for key, judged in _by_key(outcome):
+    for key, judged in by_key(outcome):
         hosts.setdefault(key, set()).update(short_host(rank.host) for rank in judged.run.ranks)
     return hosts

@@ -72,7 +72,7 @@ def test_what_a_job_at_its_limit_did_not_measure_is_resumed(cluster: Cluster, pr
     assert ended.verdict == "INCOMPLETE"
     assert any("NodeWindows" in problem for problem in ended.problems)
     assert not any(name in problem for problem in ended.problems for name in ("NodePairs", "NetworkCollectives"))
-    resumed = site.run("one-leaf", "--launches=1", f"--resume={ended.folder}", "--", *QUICK, name=names)
+    resumed = site.run("one-leaf", "--launches=2", f"--resume={ended.folder}", "--", *QUICK, name=names)
     taken = sorted(file.parent.name.partition("_")[0] for file in resumed.folder.rglob("taken-over"))
     assert taken == ["NetworkCollectives", "NodePairs"], resumed.output
     assert resumed.verdict != "INCOMPLETE" and not any("INCOMPLETE" in problem for problem in resumed.problems)

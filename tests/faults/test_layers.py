@@ -42,7 +42,7 @@ class Layers:
             "--setvar=NicPairs.sizes=host:512KiB",
         ]
         names = "^(NodePairs|NicPairs %access=write)"
-        return self.site.run("pair", "--tag=layers", "--rounds=2", "--launches=1", "--", *options, name=names)
+        return self.site.run("pair", "--tag=layers", "--rounds=2", "--launches=2", "--", *options, name=names)
 
 
 def test_the_layer_that_is_slow_is_named(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
@@ -72,21 +72,11 @@ def test_a_provider_that_falls_back_is_no_measurement_of_the_fabric(
     assert "OMPI_MCA" not in problem
 
 
-def test_a_nic_of_another_network_is_told(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
-    layers = Layers(cluster, programs, tmp_path)
-    layers.set("FI_TCP_IFACE", "mgmt0")
-    options = [f"--setvar=NicPairs.{setting}" for setting in ("node_state=no", "warmup=1", "sizes=host:2MiB")]
-    done = layers.site.run("pair", "--launches=1", "--", *options, name="^NicPairs %access=write")
-    assert done.verdict == "INVALID", done.output
-    (problem,) = [problem for problem in done.problems if "wrong-network" in problem]
-    assert "mgmt0" in problem
-
-
 def test_stripes_take_all_nics_and_a_slow_one_holds_them_up(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
     layers = Layers(cluster, programs, tmp_path)
     options = ("--launches=1", "--", "--setvar=NicStriping.node_state=no", "--setvar=NicStriping.sizes=host:2MiB")
     healthy = layers.site.run("pair", *options, name="^NicStriping")
-    assert healthy.verdict in ("PASS", "DEGRADED"), healthy.output  # other work may take some of the speed
+    assert healthy.verdict not in ("FAIL", "INVALID"), healthy.output  # other work may take some of the speed
     (result,) = healthy.folder.rglob("result.jsonl")
     assert [rank.nics for rank in read_run(result).ranks] == [("hsn0", "hsn1")] * 2
     goodputs = [value for name, value in healthy.metrics.items() if name.endswith("_goodput")]
@@ -128,7 +118,7 @@ def test_programs_of_libfabric_and_ucx_run_between_nodes(cluster: Cluster, progr
         for setting in ("node_state=no", "iterations=10", "sizes=host:2MiB")
     ]
     done = layers.site.run("pair", "--launches=1", "--", *options, name="^(FiPingpong|UcxPerftest %bench=tag_bw)")
-    assert done.verdict in ("PASS", "DEGRADED"), done.output
+    assert done.verdict not in ("FAIL", "INVALID"), done.output
     goodputs = {name.partition("_")[0]: value for name, value in done.metrics.items() if name.endswith("_goodput")}
     assert goodputs.keys() == {"pingpong", "unidirectional"}
     assert all(0.05 < goodput < 0.1 for goodput in goodputs.values())  # a NIC has 0.1 Gb/s

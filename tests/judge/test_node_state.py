@@ -246,10 +246,12 @@ LOSSES: dict[str, tuple[list[tuple[int, int, int]], list[tuple[str, Verdict | No
     "from one sender, whose own port may drop them": ([*LOSSY[:2], (0, 0, 0), (0, 0, 0)], []),
     "a shaper's, few and together": ([(216, 256, 10), (216, 256, 10), (1_747, 28, 6), (216, 256, 10)], []),
     "all alike": ([(6_000, 250, 60)] * 4, []),
-    # Nodes that send to one another at once lose packets at healthy switches too.
-    "sent again": ([(600, 47_000, 5), *[(600, 2_200, 5)] * 3], [("nid001", None)]),
     # Recorded where all data went from the first to the second of two healthy nodes.
-    "of two": ([(0, 4_418, 96), (4_867, 0, 0)], [("nid002", None), ("nid001", None)]),
+    "of two": ([(0, 4_418, 96), (4_867, 0, 0)], []),
+    # Recorded with 0.3% of the packets to a node lost, on two cores at a load of 15, and of healthy nodes beside it.
+    "0.3%, busy": ([(0, 8, 4), (115, 0, 0), (0, 17, 8), (0, 10, 4)], [("nid002", D)]),
+    "from a node": ([(60, 0, 0), (0, 45, 15), (40, 2, 0), (30, 0, 0)], [("nid002", D)]),
+    "healthy, busy": ([(1, 10, 2), (5, 0, 0), (0, 1, 0), (0, 3, 1)], []),
 }
 
 
@@ -262,10 +264,11 @@ def test_the_node_that_packets_do_not_reach_is_named(case: str) -> None:
     assert found == [("packets-lost", host, "", verdict) for host, verdict in wanted]
 
 
-def test_gaps_are_no_loss_where_cores_are_busy() -> None:
-    busy = [node(host, busy_cores=60.0) for host in HOSTS]
+@pytest.mark.parametrize("busy, is_told", [({"nid002"}, False), ({"nid001"}, True), ({*HOSTS}, True)])
+def test_gaps_are_no_loss_at_a_node_that_is_busier_than_others(busy: set[str], is_told: bool) -> None:
+    before = [node(host, busy_cores=60.0 if host in busy else 0.0) for host in HOSTS]
     after = [segments(host, *of_node) for host, of_node in zip(HOSTS, LOSSY, strict=True)]
-    assert "packets-lost" not in {code for code, *_ in found_in(run_with(busy, after))}
+    assert ("packets-lost" in {code for code, *_ in found_in(run_with(before, after))}) is is_told
 
 
 def test_what_differs_between_nodes_is_one_line_each() -> None:

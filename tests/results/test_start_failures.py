@@ -22,6 +22,7 @@ def test_the_guilty_node_is_named_or_none(maker: Maker, seed: int) -> None:
     elif failure.known == "pair":
         (part,) = named
         assert part.kind is Kind.PATH and failure.guilty in part.nodes
+        assert sum(end.kind is not Kind.NODE for end in part.ends) <= 1  # only the far port has an address
     else:
         assert named == []
 

@@ -24,10 +24,10 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.shared_job import JOBS
 from fabricheck.session.launches import MOST_LAUNCHES, Launched, read_launched, write_launched
-from fabricheck.session.outcome import Outcome, judge_session
+from fabricheck.session.outcome import Outcome, _vote, judge_session, launches_of
 from fabricheck.session.reframe import Selection
 from fabricheck.session.reframe_report import FinishedSession
-from fabricheck.session.relaunch import Again, _vote, launches_of
+from fabricheck.session.relaunch import Again
 from fabricheck.session.slow_once import slow_again, write_slow_once
 from fabricheck.session.suite_run import Launcher
 from fabricheck.store.session_nodes import node_records
@@ -73,7 +73,7 @@ def judged_again(
         file.write_text("{}\n")
         results[file] = replace(run_of(["vm"] * 4, pairs(4), slower=slower), path=str(file))
     monkeypatch.setattr("fabricheck.session.outcome.read_result", lambda file, *_: results[file])
-    again = Again(Launcher(Suite(root), tmp_path), Selection("hgx-h200"), MOST_LAUNCHES, lambda _: None)
+    again = Again(Launcher(Suite(root), tmp_path), Selection("hgx-h200"), len(losses), lambda _: None)
     left = iter(cases[1:])
     monkeypatch.setattr(Launcher, "run_again", lambda *_, **__: ((next(left),), ""))
     monkeypatch.setattr(
@@ -107,6 +107,19 @@ def test_what_was_slow_in_one_launch_beyond_chance_is_intermittent(
     assert [one.code for each in read_launched(runs) for one in each.intermittent] == ["intermittent"] * len(found)
     nodes = node_records(outcome.cases, outcome.judged, problems=outcome.problems)
     assert nodes["vm"].verdict == verdict.value
+
+
+@pytest.mark.parametrize(("slow", "verdict"), [(0, Verdict.PASS), (1, Verdict.INCOMPLETE), (6, Verdict.DEGRADED)])
+def test_in_its_only_launch_a_test_is_slow_by_no_more_than_chance_explains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: int, verdict: Verdict
+) -> None:
+    """By so many of the pairs of a GPU; one of these may be noise, and names no part."""
+    crossing = [way for way in pairs(4) if 3 in way]
+    _, outcome = judged_again(tmp_path, monkeypatch, [dict.fromkeys(crossing[:slow], 0.05)])
+    assert outcome.verdict is verdict
+    assert [len(names) for names in outcome.slow_once.values()] == [1] * (slow == 1)
+    named = {part.name for problem in outcome.problems for part in problem.components}
+    assert named == ({"gpu3"} if slow == 6 else set())
 
 
 def test_one_pair_a_launch_that_is_another_each_time_is_outvoted(

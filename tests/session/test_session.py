@@ -108,13 +108,6 @@ def test_tests_that_left_nothing_for_one_reason_are_one_line(tmp_path: Path) -> 
     assert problem == replace(found, message="is a GPU missing? (2 tests @local:default+openmpi: T, U)")
 
 
-def test_a_lack_that_is_declared_and_not_there_is_said(tmp_path: Path) -> None:
-    measured = replace(case(tmp_path / "run"), declared_unsupported="host_numa=remote: one NUMA node")
-    assert problems_of(measured) == []
-    (finding,) = find_applicability([measured])
-    assert "was measured, although the site declares it unsupported: host_numa=remote" in finding.message
-
-
 @pytest.mark.parametrize(
     ("result", "phase", "judged", "trusted"),
     [

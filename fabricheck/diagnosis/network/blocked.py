@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from fabricheck.diagnosis.causes import named_of
 from fabricheck.diagnosis.explain import Row, explain
@@ -66,11 +67,27 @@ def _row(pair: tuple[str, str], port: str, blocked: bool, network: Network | Non
     ends = [Component(Kind.NIC, port, host) for host in pair]
     between = Component.between(min(ends), max(ends))
     names = [f"{host}:{port}" for host in pair]
-    sending, receiving = replace(ends[0], direction="sending"), replace(ends[1], direction="receiving")
-    crosses = dict.fromkeys((*ends, sending, receiving, between), 1.0)
+    one_way = replace(ends[0], direction="sending"), replace(ends[1], direction="receiving")
+    crosses = dict.fromkeys((*ends, *one_way, between), 1.0)
     if network is not None and set(names) <= set(network.ports):
-        crosses |= shares_of_routes(network, *names)
+        crosses |= shares_of_routes(network, *names) | _one_way(network, *names)
     return Row(port, "packets", float(blocked), LEAST_LOSS, blocked, crosses, (between,))
+
+
+def _one_way(network: Network, source: str, destination: str) -> dict[Component, float]:
+    """The cables and trunks on the routes in the direction that they are crossed in, with the share of the routes."""
+    routes = network.routes(source, destination)
+    shares: dict[Component, float] = {}
+    for route in routes:
+        for entered, name in pairwise(route.components):
+            link, near = network.component(name), network.component(entered)
+            if link.kind is not Kind.LINK:
+                continue
+            if (link.name, link.node) != (near.name, near.node):
+                link = Component(Kind.LINK, link.far, link.far_node, link.name, link.node)
+            link = replace(link, direction="out")
+            shares[link] = shares.get(link, 0.0) + 1 / len(routes)
+    return shares
 
 
 def _lost(code: str, members: Sequence[tuple[str, str]], blocked: _Blocked) -> str:
