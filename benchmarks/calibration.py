@@ -26,7 +26,8 @@ from fabricheck.records.metrics import metrics_of
 from fabricheck.results.fabricbench import read_run
 from fabricheck.statistics.constants import FALSE_ALARM, FEWEST, YEAR
 from fabricheck.statistics.levels import persistence_of
-from fabricheck.statistics.robust import centre_and_spread
+from fabricheck.statistics.robust import LOST_FREEDOM, centre_and_spread
+from fabricheck.statistics.spread import moderate
 from fabricheck.statistics.tails import deviations_of, joined_tail
 
 _LEAST_SPREAD, _WIDEST = 0.001, np.log(2)
@@ -69,27 +70,26 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
     runs = values.shape[1]
     levels = centre_and_spread(values)
     own = np.maximum(levels.spread, _LEAST_SPREAD)
-    spread, middle, wider, lasting = own.copy(), own.copy(), np.ones(len(values)), np.zeros(len(values), dtype=bool)
-    for kind in np.unique(kinds):
-        chosen = kinds == kind
-        middle[chosen] = float(np.median(own[chosen]))
+    wider, lasting = np.ones(len(values)), np.zeros(len(values), dtype=bool)
     for kind in np.unique(kinds):
         noise = persistence_of(values[kinds == kind])
         wider[kinds == kind] = np.nan if noise.wanders else noise.widening
         lasting[kinds == kind] = noise.lasts
-    spread = np.maximum(own, middle)
-    deviations = np.array([deviations_of(row, least) for row, least in zip(values, middle, strict=True)])
+    freedom = np.full(len(values), runs - LOST_FREEDOM)
+    known = moderate(freedom * own**2, freedom, kinds)
+    deviations = np.array([deviations_of(row, known.prior.of(number)) for number, row in enumerate(values)])
     factors = {}
-    reach = np.full(len(values), np.nan)
+    reach, number = np.full(len(values), np.nan), np.full(len(values), runs)
     for unit in np.unique(units):
         chosen = units == unit
         rows = deviations[chosen & np.isfinite(wider)]
         tail = joined_tail(list(rows), [np.arange(runs)] * len(rows))
         share = ALONE / max(MANY_METRICS, len(values))
-        of_lasting = factors[str(unit)] = tail.factor(share * min(false_alarms, FALSE_ALARM), runs)
+        once = factor = tail.factor(share * min(false_alarms, FALSE_ALARM), number, known.freedom)
         if false_alarms > FALSE_ALARM:
-            factors[str(unit)] = tail.factor_of_voted(share * false_alarms, ALONE * false_alarms, runs)
-        reach[chosen] = (np.where(lasting, of_lasting, factors[str(unit)]) * spread * wider)[chosen]
+            factor = tail.factor_of_voted(share * false_alarms, ALONE * false_alarms, number, known.freedom)
+        factors[str(unit)] = float(np.median(factor[chosen]))
+        reach[chosen] = (np.where(lasting, once, factor) * np.sqrt(known.variance) * wider)[chosen]
     return Bounds(levels.centre, np.where(reach > _WIDEST, np.nan, reach), deviations, factors)
 
 

@@ -145,8 +145,11 @@ def shape_of(drawn: Drawn) -> Shape:
 
 @dataclass(frozen=True)
 class Effort:
+    """`loss`: of what sessions have slow, in place of eight spreads."""
+
     sessions: int
     systems: int
+    loss: float | None = None
 
 
 Row = Callable[[Generator, "Drawn | Shape", Effort], Sequence[float]]
@@ -163,14 +166,14 @@ def _values(rng: Generator, shape: Drawn | Shape, metrics: int, sessions: int) -
 
 
 def sessions_by(judge: str) -> Row:
-    """Healthy sessions red at first and in the end, then losses found in the end, of eight spreads; and of 10% in the
+    """Healthy sessions red at first and in the end, then losses found in the end; and of 10% in the
     first launch and a fifth of the others."""
 
     def row(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float]:
         metrics = len(PAIRS) * int(rng.integers(2, 19))
         spread = float(np.exp(rng.uniform(np.log(0.001), np.log(0.02))))
         averages = []
-        faults = [(8 * spread, tuple(each), 1.0) for each in FAULTS.values()]
+        faults = [(effort.loss or 8 * spread, tuple(each), 1.0) for each in FAULTS.values()]
         faults.append((0.1, faults[0][1], FLAKY))
         for loss, slow, share in ((0.0, (), 1.0), *faults):
             made = Made(shape_of(shape) if isinstance(shape, Drawn) else shape, metrics, spread, loss, slow)
@@ -324,6 +327,7 @@ def main() -> None:
     parser.add_argument("--only", choices=tuple(TABLES), nargs="+", default=tuple(TABLES))
     parser.add_argument("--sessions", type=int, default=25, help="that are judged, of each system")
     parser.add_argument("--systems", type=int, default=2, help="of each shape")
+    parser.add_argument("--loss", type=float, help="that sessions have, such as 0.015, in place of eight spreads")
     parser.add_argument("--recorded", action="store_true", help="the recorded launches in place of drawn shapes")
     parser.add_argument("--each", action="store_true", help="a line for each shape, too")
     given = parser.parse_args()
@@ -332,7 +336,7 @@ def main() -> None:
     print(f"seed {seed}, {number} {'recorded' if given.recorded else 'drawn'} shapes\n")
     rng = np.random.default_rng(seed)
     shapes: Sequence[Drawn | Shape] = RECORDED if given.recorded else [Drawn.draw(rng) for _ in range(number)]
-    effort = Effort(given.sessions, given.systems)
+    effort = Effort(given.sessions, given.systems, given.loss)
     for name in given.only:
         table = TABLES[name]
         rows = []

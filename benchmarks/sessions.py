@@ -159,7 +159,7 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
         scores = standardised(*scores_of(launch_values, launch, parts, together.launch), parts, together.parts)
         lost = values[:, RUNS + place] - centre
         for number in np.flatnonzero((scores > together.limit) & wanted).tolist():
-            if np.median(lost[parts[number].metrics]) < LEAST_LOSS:
+            if np.median(lost[parts[number].metrics]) < LEAST_LOSS / 2:
                 continue
             of = np.unique(launch[parts[number].metrics])
             name, members = str(parts[number].names), parts[number].metrics

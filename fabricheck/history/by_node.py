@@ -74,7 +74,7 @@ class Nodes:
         as if so many had told them.
         """
         several = math.sqrt(self.ends if unknown is None else unknown)
-        return math.hypot(reach, several * prediction_factor(max(self.count, FEWEST), rate) * self.spread)
+        return math.hypot(reach, several * float(prediction_factor(max(self.count, FEWEST), rate)) * self.spread)
 
     def reach_of_known(self, reach: float) -> float:
         """The same (logarithm) of a run on nodes of `differences`: its level is of fewer runs than the middle is."""

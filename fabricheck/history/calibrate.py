@@ -15,13 +15,14 @@ from fabricheck.errors import UserError
 from fabricheck.history.by_node import NodeLevels, Nodes, measured_at_once, nodes_of
 from fabricheck.history.left_out import without_incidents
 from fabricheck.history.select import select_runs
-from fabricheck.history.series import KEY, MetricKey, by_start, check_history, matrix_of
+from fabricheck.history.series import KEY, MetricKey, by_start, check_history, matrix_of, number_names
 from fabricheck.records.case import LAUNCHED_ONCE
 from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.statistics.constants import FALSE_ALARM, FALSE_ALARMS, FEWEST, OF_MEDIAN, RESOLUTION
 from fabricheck.statistics.levels import Persistence, persistence_of
 from fabricheck.statistics.parts import Together
-from fabricheck.statistics.robust import Floats, Spread, centre_and_spread
+from fabricheck.statistics.robust import LOST_FREEDOM, Floats, Spread, centre_and_spread
+from fabricheck.statistics.spread import moderate
 from fabricheck.statistics.tails import deviations_of, joined_tail
 from fabricheck.statistics.together import Strays, together_of_rows
 from fabricheck.topology.network import fold
@@ -113,9 +114,9 @@ def calibrate(
     relaunches bear (VOTED), or any part whose metrics are worse together, with probability `false_alarms`; ALONE of it
     is for metrics. Of what is launched once, as all is for `false_alarms` of FALSE_ALARM, any metric of 1,000, or of as
     many as are calibrated or one session measured, counts. How far runs stray is taken from all metrics of the same
-    unit (`tails`), and a metric varies at least as much as the middle one of its kind, such as the twelve pairs of a
-    node. What nodes differ by is not such noise (`by_node`). `Calibrated.beyond` shows where runs are beyond their
-    bounds.
+    unit (`tails`), and how much a metric varies from those of its kind, too, such as the twelve pairs of a node
+    (`spread`). What nodes differ by is not such noise (`by_node`). `Calibrated.beyond` shows how many runs are beyond
+    their bounds.
 
     A metric is refused where it has fewer than FEWEST runs, failed in one (it was under the floor), varies so much that
     a bound would let everything pass, or has a level that wanders (`persistence`). Values above the plausible are
@@ -240,15 +241,13 @@ class _Metric:
 
 @dataclass(frozen=True)
 class _Common:
-    """What metrics have in common: by unit, number of runs, and whether one launch has to be right, the spreads from a
-    value to its bound, for the rate of each; least spreads and persistence by kind, how many runs of each are needed,
-    how those of a part stray together, and by unit how many times as far as the bound of votes that of one launch lies,
-    at most.
+    """What metrics tell of each other: by metric, and whether one launch has to be right, how far its bound is from
+    its value, for the rate of each; persistence by kind, how many runs of each are needed, how those of a part stray
+    together, and by unit how many times as far as the bound of votes that of one launch lies, at most.
     """
 
     rates: Mapping[bool, float]
-    factors: Mapping[tuple[str, int, bool], float]
-    spreads: Mapping[Kind, float]
+    reaches: Mapping[tuple[MetricKey, bool], float]
     persistence: Mapping[Kind, Persistence]
     runs_needed: int
     together: Together | None
@@ -264,37 +263,43 @@ def _common(measured: Sequence[_Metric], false_alarms: float, metrics: int) -> _
     for metric in measured:
         if metric.runs >= FEWEST:
             kinds.setdefault(metric.key.kind, []).append(metric)
-    middle = {kind: float(np.median([metric.spread for metric in members])) for kind, members in kinds.items()}
     persistence = {kind: persistence_of(_by_session(members)) for kind, members in kinds.items()}
     sessions = pl.concat([metric.rows["session"] for metric in measured]).unique(maintain_order=True)
     numbers = {session: number for number, session in enumerate(sessions.to_list())}
+    judged = [metric for members in kinds.values() for metric in members]
+    runs = np.array([metric.runs for metric in judged], dtype=np.float64)
+    freedom = runs - LOST_FREEDOM
+    squares = freedom * np.array([metric.spread for metric in judged]) ** 2
+    spreads = moderate(squares, freedom, number_names(metric.key.kind for metric in judged))
     strays: dict[str, list[Strays]] = {}
-    for kind, members in kinds.items():
-        for metric in members if not persistence[kind].wanders else ():
+    places: dict[str, list[int]] = {}
+    for place, metric in enumerate(judged):
+        if not persistence[metric.key.kind].wanders:
             run = np.array([numbers[session] for session in metric.rows["session"].to_list()])
-            strays.setdefault(metric.unit, []).append(
-                Strays(metric.rows, deviations_of(metric.worse, middle[kind]), run)
-            )
+            deviations = deviations_of(metric.worse, spreads.prior.of(place))
+            strays.setdefault(metric.unit, []).append(Strays(metric.rows, deviations, run))
+            places.setdefault(metric.unit, []).append(place)
     of_session = {False: false_alarms, True: min(false_alarms, FALSE_ALARM)}
     rates = {once: ALONE * most / metrics for once, most in of_session.items()}
     is_voted = false_alarms > FALSE_ALARM  # who allows one launch no more than all of them launches only once
-    factors: dict[tuple[str, int, bool], float] = {}
+    reaches: dict[tuple[MetricKey, bool], float] = {}
     bounds: dict[str, float] = {}
     ratios: dict[str, float] = {}
     for unit, of_unit in strays.items():
         tail = joined_tail([each.values for each in of_unit], [each.session for each in of_unit])
-        runs = sorted({each.values.size for each in of_unit})
-        for number in runs:
-            once = voted = tail.factor(rates[True], number)
-            if is_voted:
-                voted = tail.factor_of_voted(rates[False], ALONE * false_alarms, number)
-                ratios[unit] = max(once / voted, ratios.get(unit, 1.0))
-            factors[unit, number, True], factors[unit, number, False] = once, voted
-        bounds[unit] = factors[unit, runs[0], False]
+        own = places[unit]
+        once = voted = tail.factor(rates[True], runs[own], spreads.freedom[own])
+        if is_voted:
+            voted = tail.factor_of_voted(rates[False], ALONE * false_alarms, runs[own], spreads.freedom[own])
+            ratios[unit] = max(float((once / voted).max()), 1.0)
+        bounds[unit] = float(np.median(voted))
+        for place, of_one, of_votes in zip(own, once, voted, strict=True):
+            key, spread = judged[place].key, math.sqrt(spreads.variance[place])
+            reaches[key, True], reaches[key, False] = spread * float(of_one), spread * float(of_votes)
     # Fewer sessions do not show what so few of them have: the bounds are those of the worst.
     needed = max(FEWEST, math.ceil(1 / ((1 - ALONE) * false_alarms)) - 1) if is_voted else FEWEST
     together = together_of_rows(strays, bounds, (1 - ALONE) * false_alarms)
-    return _Common(rates, factors, middle, persistence, needed, together, ratios)
+    return _Common(rates, reaches, persistence, needed, together, ratios)
 
 
 def _by_session(members: Sequence[_Metric]) -> Floats:
@@ -321,9 +326,7 @@ def _calibrated(metric: _Metric, common: _Common) -> Calibrated | Refused:
         return Refused(key, _wanders(persistence))
     between = float(metric.level.spread)
     # The whole rate on either side: the judge calls only the worse one DEGRADED.
-    spread = max(metric.spread, common.spreads[key.kind])
-    factor = common.factors[metric.unit, metric.runs, common.is_launched_once(key)]
-    reach = factor * spread * persistence.widening
+    reach = common.reaches[key, common.is_launched_once(key)] * persistence.widening
     if reach > _WIDEST_REACH:
         return Refused(key, f"no useful limit: varies by {between:.1%} from run to run, with outliers", True)
     better = rows["better"][0]

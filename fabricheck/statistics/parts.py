@@ -138,10 +138,11 @@ def slow_parts(
 ) -> Iterator[SlowPart]:
     """The parts whose metrics are worse together than healthy ones are, the worst first, each without those before.
 
-    `worse`: by how much the metrics are, as logarithms; a part whose middle metric lost less than LEAST_LOSS is none.
+    `worse`: by how much the metrics are, as logarithms; a part whose middle metric is nearer to none than to
+    LEAST_LOSS is none.
     """
     values, number = values.copy(), 0
-    lost = np.array([np.median(worse[each.metrics]) >= LEAST_LOSS for each in parts], dtype=np.bool_)
+    lost = np.array([np.median(worse[each.metrics]) >= LEAST_LOSS / 2 for each in parts], dtype=np.bool_)
     while lost.any() and number < MOST_FAULTS:
         scores = standardised(*scores_of(values, launch, parts, together.launch), parts, together.parts)
         worst = int(np.where(lost, scores, -np.inf).argmax())

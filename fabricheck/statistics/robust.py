@@ -103,17 +103,19 @@ def _quantile(ordered: Floats, count: npt.NDArray[np.int64], share: float) -> Fl
     return low + (high - low) * (place - before)
 
 
-def prediction_factor(count: int, false_alarms: float) -> float:
+def prediction_factor(count: npt.ArrayLike, false_alarms: float, freedom: npt.ArrayLike | None = None) -> Floats:
     """How many spreads from the centre of `count` values one more value lies on one side with probability
     `false_alarms`: the one-sided prediction interval of a normal distribution, whose width knows how few values
     centre and spread are of (Hahn and Meeker, Statistical Intervals, 1991, section 4.7, for robust estimates).
 
-    ValueError for fewer than FEWEST values.
+    `freedom`: of the spread, where others tell it too. ValueError for fewer than FEWEST values.
     """
-    if count < FEWEST:
-        raise ValueError(f"{count} values have no prediction interval")
-    quantile = -float(stdtrit(count - LOST_FREEDOM, false_alarms))
-    return WIDTH * quantile * float(np.sqrt(1 + 1 / count))
+    count = np.asarray(count)
+    if (count < FEWEST).any():
+        raise ValueError(f"{count.min()} values have no prediction interval")
+    known = np.asarray(count - LOST_FREEDOM if freedom is None else freedom, dtype=np.float64)
+    quantile = -stdtrit(known, false_alarms)
+    return np.asarray(WIDTH * quantile * np.sqrt(1 + 1 / count))
 
 
 def normal_score(deviation: Floats, count: npt.ArrayLike) -> Floats:

@@ -35,7 +35,8 @@ from fabricheck.statistics.constants import (
     VOTED,
 )
 from fabricheck.statistics.peaks import upper_tail
-from fabricheck.statistics.robust import of_the_others, prediction_factor
+from fabricheck.statistics.robust import LOST_FREEDOM, of_the_others, prediction_factor
+from fabricheck.statistics.spread import Prior
 
 TAIL_INDEX = 1 / TAIL_FREEDOM
 #: Few runs may have missed what goes wrong rarely: the index is taken so many of its standard errors larger than found,
@@ -64,29 +65,30 @@ class Tail:
         first = np.flatnonzero(np.diff(self.runs[order], prepend=-1))
         return tuple(np.split(self.deviations[order], first)[1:])
 
-    def factor_of_voted(self, rate: float, sessions: float, runs: int) -> float:
-        """How many spreads from the centre of `runs` runs the bound of what is launched again and voted on lies.
+    def factor_of_voted(self, rate: float, sessions: float, runs: Floats, freedom: Floats) -> Floats:
+        """How many spreads from the centre of `runs` runs the bound of what is launched again and voted on lies;
+        `freedom`: of these spreads, all shapes (metrics,).
 
         More than VOTED of a session's metrics lie beyond it in no more than this share of the `sessions`, if the next
         one is as those seen were (conformal prediction: Vovk, Gammerman and Shafer, *Algorithmic Learning in a Random
         World*, 2005; that some may be, and not none: Lehmann and Romano, Annals of Statistics 33, 2005). What all
         launches of a session share is not voted away: normal noise is beyond the bound with probability `rate`, and,
-        where as many sessions had any metric so far out, so is noise with the usual tail. The spread is at least that
-        of its kind, which no fewer than ENOUGH runs tell.
+        where as many sessions had any metric so far out, so is noise with the usual tail.
         """
-        runs = max(runs, ENOUGH)
         # Of few metrics each would be beyond its bound more often than votes can bear.
         share = min(sessions, VOTED * self.deviations.size / max(len(self.by_session), 1))
-        usual = min(self._of_sessions(0.0, share), _usual_factor(rate, runs))
-        return max(self._of_sessions(VOTED, share), usual, prediction_factor(runs, rate))
+        usual = np.minimum(self._of_sessions(0.0, share), _usual_factor(rate, runs, freedom))
+        least = prediction_factor(runs, rate, freedom)
+        return np.asarray(np.maximum(np.maximum(self._of_sessions(VOTED, share), usual), least))
 
     def _of_sessions(self, metrics: float, sessions: float) -> float:
         """What more than this share of the metrics is beyond in this share of the sessions; 0 without any."""
         worst = sorted((float(own[int(metrics * own.size)]) for own in self.by_session), reverse=True)
         return worst[max(int(sessions * (len(worst) + 1)), 1) - 1] if worst else 0.0
 
-    def factor(self, rate: float, runs: int) -> float:
-        """How many spreads from the centre of `runs` runs one more lies on the worse side with probability `rate`.
+    def factor(self, rate: float, runs: Floats, freedom: Floats) -> Floats:
+        """How many spreads, of such `freedom`, from the centre of `runs` runs one more lies on the worse side with
+        probability `rate`; all shapes (metrics,).
 
         Beyond the tail's beginning, deviations become rarer by a power (Hill, Annals of Statistics 3, 1975; Weissman,
         JASA 73, 1978), by the upper bound of its index. Where the deviations are too few to tell, that is taken to be
@@ -94,8 +96,8 @@ class Tail:
         this and of what the peaks say (`_by_peaks`) is taken: both are bounds.
         """
         if self.deviations.size < FEWEST_FOR_TAIL:
-            return max(_usual_factor(rate, runs), prediction_factor(runs, rate))
-        return min(self._by_power(rate), self._by_peaks(rate))
+            return np.asarray(np.maximum(_usual_factor(rate, runs, freedom), prediction_factor(runs, rate, freedom)))
+        return np.full(runs.shape, min(self._by_power(rate), self._by_peaks(rate)))
 
     def _by_power(self, rate: float) -> float:
         size = self.deviations.size
@@ -121,9 +123,9 @@ class Tail:
         return _quantile_of_peaks(self.deviations, rate) * math.exp(wider)
 
 
-def _usual_factor(rate: float, runs: int) -> float:
+def _usual_factor(rate: float, runs: Floats, freedom: Floats) -> Floats:
     """That of the tail that launches usually have."""
-    return prediction_factor(runs, SHARE) * float((SHARE / rate) ** TAIL_INDEX)
+    return np.asarray(prediction_factor(runs, SHARE, freedom) * (SHARE / rate) ** TAIL_INDEX)
 
 
 def _quantile_of_peaks(deviations: Floats, rate: float) -> float:
@@ -141,7 +143,9 @@ def joined_tail(deviations: Sequence[Floats], runs: Sequence[Ints]) -> Tail:
     return Tail(every[order], numbers[order])
 
 
-def deviations_of(runs: Floats, least: float) -> Floats:
-    """Of each run from the centre of the others, in their spreads, at `least` that; shape (runs,)."""
+def deviations_of(runs: Floats, prior: Prior) -> Floats:
+    """Of each run of a metric from the centre of the others, in their spreads with this `prior`; shape (runs,)."""
     others = of_the_others(runs)
-    return np.asarray((runs - others.centre) / np.maximum(others.spread, least))
+    freedom = np.asarray(others.count - LOST_FREEDOM, dtype=np.float64)
+    variance = prior.moderate(freedom * others.spread**2, freedom)
+    return np.asarray((runs - others.centre) / np.sqrt(variance))

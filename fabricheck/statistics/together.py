@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -46,7 +47,7 @@ def together_of_rows(
     ]
     if not every:
         return None
-    runs = int(np.median([each.height for each in every]))
+    runs = float(np.median([each.height for each in every]))
     sessions = []
     for rows in pl.concat(every).partition_by("session"):
         launch = rows["run_id"].rank("dense").cast(pl.Int64).to_numpy() - 1
@@ -55,7 +56,7 @@ def together_of_rows(
     return together_of(sessions, bounds, rate, runs)
 
 
-def together_of(sessions: Sequence[Drawn], bounds: Mapping[str, float], rate: float, runs: int) -> Together | None:
+def together_of(sessions: Sequence[Drawn], bounds: Mapping[str, float], rate: float, runs: float) -> Together | None:
     """What healthy sessions tell of parts, for a rate of false alarms of a session; None where no part has two metrics.
 
     `bounds`: by unit, in their order, how many spreads lie between a reference and its bound; `runs`: how many a
@@ -81,25 +82,26 @@ def together_of(sessions: Sequence[Drawn], bounds: Mapping[str, float], rate: fl
     scores = [standardised(*one, each.parts, parts) for one, each in zip(sums, sessions, strict=True)]
     most = max(len(each.parts) for each in sessions)
     tail = joined_tail(scores, [np.full(one.size, number) for number, one in enumerate(scores)])
+    number, freedom = np.array([runs]), np.array([np.inf])  # scores are in what all of their kind tell
+    factor = tail.factor(rate / most, number, freedom)
+    if rate > FALSE_ALARM:
+        factor = tail.factor_of_voted(rate / most, rate, number, freedom)
     return Together(
         {unit: float(wide / one) for (unit, wide), one in zip(bounds.items(), scale, strict=True)},
         launch,
         parts,
-        tail.factor_of_voted(rate / most, rate, runs) if rate > FALSE_ALARM else tail.factor(rate / most, runs),
+        float(factor[0]),
     )
 
 
 def _scale(values: Floats) -> float:
     """Their standard deviation around zero, where none counts for more than MOST_OF_METRIC of it."""
     known = values[np.isfinite(values)]
-    scale = float(np.sqrt(np.mean(known**2))) if known.size else 0.0
-    for _ in range(MOST_STEPS):
-        scale = (
-            float(np.sqrt(np.mean(np.clip(known, -MOST_OF_METRIC * scale, MOST_OF_METRIC * scale) ** 2)))
-            if scale > 0
-            else 0.0
-        )
-    return scale if scale > 0 else 1.0
+    scale = math.inf
+    for _ in range(MOST_STEPS if known.size else 0):
+        reach = MOST_OF_METRIC * scale
+        scale = float(np.sqrt(np.mean(np.clip(known, -reach, reach) ** 2)))
+    return scale if 0 < scale < math.inf else 1.0
 
 
 def _shared_by_launches(values: Sequence[Floats], sessions: Sequence[Drawn]) -> float:

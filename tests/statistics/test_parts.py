@@ -58,10 +58,10 @@ def test_a_slow_gpu_is_named_although_no_metric_alone_is_slow_and_a_second_one_a
 
 def test_a_level_of_all_that_drifts_by_less_than_is_measured_hides_no_part() -> None:
     values = np.random.default_rng(1).standard_normal(24) + 3
-    worse = np.full(24, 0.0044)
+    worse = np.full(24, 0.0022)
     assert list(slow_parts(values, worse, LAUNCH, PARTS, NONE)) == []
     of_gpu = np.array([0 in pair for pair in PAIRS] + [False] * 12)
-    found = slow_parts(values + of_gpu, worse + 0.01 * of_gpu, LAUNCH, PARTS, NONE)
+    found = slow_parts(values + of_gpu, worse + 0.005 * of_gpu, LAUNCH, PARTS, NONE)
     assert [each.part.names for each in found] == [("n1:gpu0",)]
 
 

@@ -104,7 +104,7 @@ def slow(found: Compared) -> list[Judgement]:
 
 
 def test_a_slow_gpu_is_named_although_none_of_its_metrics_is_beyond_its_bound(judge: SystemJudge) -> None:
-    loss = {"nid002": {way: 0.03 for way in pairs(GPUS) if 2 in way}}
+    loss = {"nid002": {way: 0.025 for way in pairs(GPUS) if 2 in way}}
     runs = session(200, loss)
     alone = judge.judge_alone(runs["nid002"], CASES["nid002"].test, CASES["nid002"].attributes)
     assert alone.verdict is Verdict.PASS
@@ -149,7 +149,7 @@ def test_on_other_nodes_than_were_measured_parts_are_not_judged(judge: SystemJud
     (source,) = judge.references.together
     assert judge.references.nodes[source] == set(NODES)
     elsewhere = replace(judge.references, nodes={source: frozenset({"nid009"})})
-    loss = {"nid002": {way: 0.03 for way in pairs(GPUS) if 2 in way}}
+    loss = {"nid002": {way: 0.025 for way in pairs(GPUS) if 2 in way}}
     found = judged(replace(judge, references=elsewhere), session(200, loss))
     assert slow(found) == []
 
