@@ -15,7 +15,7 @@ from fabricheck.errors import UserError
 from fabricheck.history.by_node import NodeLevels, Nodes, measured_at_once, nodes_of
 from fabricheck.history.left_out import without_incidents
 from fabricheck.history.select import select_runs
-from fabricheck.history.series import KEY, MetricKey, by_start, check_history, matrix_of, number_names
+from fabricheck.history.series import KEY, MetricKey, by_start, check_history, differences, matrix_of, number_names
 from fabricheck.records.case import LAUNCHED_ONCE
 from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.statistics.constants import FALSE_ALARM, FALSE_ALARMS, FEWEST, OF_MEDIAN, RESOLUTION
@@ -187,17 +187,11 @@ def _one(rows: pl.DataFrame, name: str) -> None:
     if several.is_empty():
         return
     where = " ".join(several[each][0] for each in ("partition", "environment", "test"))
-    first, second = several[name][0].to_list()[:2]
+    difference = ", ".join(differences(*map(json.loads, several[name][0].to_list()[:2])))
     raise UserError(
-        f"{where}: the runs are of more than one {name}, {_difference(first, second)}: choose with --runs, "
+        f"{where}: the runs are of more than one {name}, {difference}: choose with --runs, "
         "as in 'FROM..TO', 'software:NAME=VERSION' or 'tag:NAME'"
     )
-
-
-def _difference(first: str, second: str) -> str:
-    old, new = json.loads(first), json.loads(second)
-    names = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)] if isinstance(old, dict) else []
-    return ", ".join(f"{name} {old.get(name)} and {new.get(name)}" for name in names) or f"{first} and {second}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,13 +235,13 @@ class _Metric:
 
 @dataclass(frozen=True)
 class _Common:
-    """What metrics tell of each other: by metric, and whether one launch has to be right, how far its bound is from
-    its value, for the rate of each; persistence by kind, how many runs of each are needed, how those of a part stray
+    """What metrics tell of each other: by metric how far the bound of votes, and that of one launch, is from its
+    value, and the rate of either; persistence by kind, how many runs of each are needed, how those of a part stray
     together, and by unit how many times as far as the bound of votes that of one launch lies, at most.
     """
 
-    rates: Mapping[bool, float]
-    reaches: Mapping[tuple[MetricKey, bool], float]
+    rates: Sequence[float]
+    reaches: Mapping[MetricKey, tuple[float, float]]
     persistence: Mapping[Kind, Persistence]
     runs_needed: int
     together: Together | None
@@ -266,36 +260,33 @@ def _common(measured: Sequence[_Metric], false_alarms: float, metrics: int) -> _
     persistence = {kind: persistence_of(_by_session(members)) for kind, members in kinds.items()}
     sessions = pl.concat([metric.rows["session"] for metric in measured]).unique(maintain_order=True)
     numbers = {session: number for number, session in enumerate(sessions.to_list())}
-    judged = [metric for members in kinds.values() for metric in members]
+    judged = [metric for kind, members in kinds.items() if not persistence[kind].wanders for metric in members]
     runs = np.array([metric.runs for metric in judged], dtype=np.float64)
     freedom = runs - LOST_FREEDOM
     squares = freedom * np.array([metric.spread for metric in judged]) ** 2
-    spreads = moderate(squares, freedom, number_names(metric.key.kind for metric in judged))
-    strays: dict[str, list[Strays]] = {}
-    places: dict[str, list[int]] = {}
+    alike = number_names(metric.key.kind for metric in judged)
+    # Metrics of one launch share its noise: together they count for no more than one.
+    spreads = moderate(squares, freedom, alike, independent=max((each.runs for each in judged), default=1) - 1.0)
+    strays = []
     for place, metric in enumerate(judged):
-        if not persistence[metric.key.kind].wanders:
-            run = np.array([numbers[session] for session in metric.rows["session"].to_list()])
-            deviations = deviations_of(metric.worse, spreads.prior.of(place))
-            strays.setdefault(metric.unit, []).append(Strays(metric.rows, deviations, run))
-            places.setdefault(metric.unit, []).append(place)
-    of_session = {False: false_alarms, True: min(false_alarms, FALSE_ALARM)}
-    rates = {once: ALONE * most / metrics for once, most in of_session.items()}
+        run = np.array([numbers[session] for session in metric.rows["session"].to_list()])
+        strays.append(Strays(metric.rows, metric.unit, deviations_of(metric.worse, spreads.prior.of(place)), run))
+    rates = [ALONE * most / metrics for most in (false_alarms, min(false_alarms, FALSE_ALARM))]
     is_voted = false_alarms > FALSE_ALARM  # who allows one launch no more than all of them launches only once
-    reaches: dict[tuple[MetricKey, bool], float] = {}
+    reaches: dict[MetricKey, tuple[float, float]] = {}
     bounds: dict[str, float] = {}
     ratios: dict[str, float] = {}
-    for unit, of_unit in strays.items():
-        tail = joined_tail([each.values for each in of_unit], [each.session for each in of_unit])
-        own = places[unit]
+    for unit in dict.fromkeys(each.unit for each in strays):
+        own = [place for place, each in enumerate(strays) if each.unit == unit]
+        tail = joined_tail([strays[place].values for place in own], [strays[place].session for place in own])
         once = voted = tail.factor(rates[True], runs[own], spreads.freedom[own])
         if is_voted:
             voted = tail.factor_of_voted(rates[False], ALONE * false_alarms, runs[own], spreads.freedom[own])
             ratios[unit] = max(float((once / voted).max()), 1.0)
         bounds[unit] = float(np.median(voted))
-        for place, of_one, of_votes in zip(own, once, voted, strict=True):
-            key, spread = judged[place].key, math.sqrt(spreads.variance[place])
-            reaches[key, True], reaches[key, False] = spread * float(of_one), spread * float(of_votes)
+        for place, *factors in zip(own, voted, once, strict=True):
+            of_votes, of_one = np.sqrt(spreads.variance[place]) * np.array(factors)
+            reaches[judged[place].key] = float(of_votes), float(of_one)
     # Fewer sessions do not show what so few of them have: the bounds are those of the worst.
     needed = max(FEWEST, math.ceil(1 / ((1 - ALONE) * false_alarms)) - 1) if is_voted else FEWEST
     together = together_of_rows(strays, bounds, (1 - ALONE) * false_alarms)
@@ -326,7 +317,7 @@ def _calibrated(metric: _Metric, common: _Common) -> Calibrated | Refused:
         return Refused(key, _wanders(persistence))
     between = float(metric.level.spread)
     # The whole rate on either side: the judge calls only the worse one DEGRADED.
-    reach = common.reaches[key, common.is_launched_once(key)] * persistence.widening
+    reach = common.reaches[key][common.is_launched_once(key)] * persistence.widening
     if reach > _WIDEST_REACH:
         return Refused(key, f"no useful limit: varies by {between:.1%} from run to run, with outliers", True)
     better = rows["better"][0]

@@ -72,12 +72,12 @@ def parts_of(components: Sequence[Sequence[str]], launch: Ints) -> tuple[PartMet
     launches: dict[str, set[int]] = {}
     for number, (names, of) in enumerate(zip(components, launch.tolist(), strict=True)):
         for name in (*names, ""):
-            numbers.setdefault((name, of), []).append(number)
             launches.setdefault(name, set()).add(of)
-    several = {(name, -1): members for name, members in _joined(numbers).items() if len(launches[name]) > 1}
+            for place in (of, -1):
+                numbers.setdefault((name, place), []).append(number)
     merged: dict[bytes, list[tuple[str, str]]] = {}
-    for (name, of), members in (numbers | several).items():
-        if len(members) >= FEWEST_MEMBERS:
+    for (name, of), members in numbers.items():
+        if len(members) >= FEWEST_MEMBERS and (of >= 0 or len(launches[name]) > 1):
             kind = kind_of(name) if name else SESSION if of < 0 else LAUNCH
             merged.setdefault(np.asarray(members, dtype=np.int64).tobytes(), []).append((name, kind))
     return tuple(
@@ -88,13 +88,6 @@ def parts_of(components: Sequence[Sequence[str]], launch: Ints) -> tuple[PartMet
         )
         for members, same in merged.items()
     )
-
-
-def _joined(numbers: Mapping[tuple[str, int], list[int]]) -> dict[str, list[int]]:
-    joined: dict[str, list[int]] = {}
-    for (name, _), members in numbers.items():
-        joined.setdefault(name, []).extend(members)
-    return {name: sorted(members) for name, members in joined.items()}
 
 
 def scores_of(values: Floats, launch: Ints, parts: Sequence[PartMetrics], shared: float) -> tuple[Floats, Floats]:

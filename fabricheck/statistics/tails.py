@@ -65,7 +65,9 @@ class Tail:
         first = np.flatnonzero(np.diff(self.runs[order], prepend=-1))
         return tuple(np.split(self.deviations[order], first)[1:])
 
-    def factor_of_voted(self, rate: float, sessions: float, runs: Floats, freedom: Floats) -> Floats:
+    def factor_of_voted(
+        self, rate: float, sessions: float, runs: npt.ArrayLike, freedom: Floats | None = None
+    ) -> Floats:
         """How many spreads from the centre of `runs` runs the bound of what is launched again and voted on lies;
         `freedom`: of these spreads, all shapes (metrics,).
 
@@ -86,7 +88,7 @@ class Tail:
         worst = sorted((float(own[int(metrics * own.size)]) for own in self.by_session), reverse=True)
         return worst[max(int(sessions * (len(worst) + 1)), 1) - 1] if worst else 0.0
 
-    def factor(self, rate: float, runs: Floats, freedom: Floats) -> Floats:
+    def factor(self, rate: float, runs: npt.ArrayLike, freedom: Floats | None = None) -> Floats:
         """How many spreads, of such `freedom`, from the centre of `runs` runs one more lies on the worse side with
         probability `rate`; all shapes (metrics,).
 
@@ -97,7 +99,7 @@ class Tail:
         """
         if self.deviations.size < FEWEST_FOR_TAIL:
             return np.asarray(np.maximum(_usual_factor(rate, runs, freedom), prediction_factor(runs, rate, freedom)))
-        return np.full(runs.shape, min(self._by_power(rate), self._by_peaks(rate)))
+        return np.full(np.shape(runs), min(self._by_power(rate), self._by_peaks(rate)))
 
     def _by_power(self, rate: float) -> float:
         size = self.deviations.size
@@ -123,7 +125,7 @@ class Tail:
         return _quantile_of_peaks(self.deviations, rate) * math.exp(wider)
 
 
-def _usual_factor(rate: float, runs: Floats, freedom: Floats) -> Floats:
+def _usual_factor(rate: float, runs: npt.ArrayLike, freedom: Floats | None) -> Floats:
     """That of the tail that launches usually have."""
     return np.asarray(prediction_factor(runs, SHARE, freedom) * (SHARE / rate) ** TAIL_INDEX)
 

@@ -16,9 +16,10 @@ from fabricheck.statistics.tails import Floats, joined_tail
 
 @dataclass(frozen=True, eq=False)
 class Strays:
-    """The rows of a metric, how far each lies from the others, in spreads, and the number of its session."""
+    """The rows of a metric, its unit, how far each row lies from the others, in spreads, and its session's number."""
 
     rows: pl.DataFrame
+    unit: str
     values: Floats
     session: Ints
 
@@ -34,16 +35,14 @@ class Drawn:
     parts: tuple[PartMetrics, ...]
 
 
-def together_of_rows(
-    metrics: Mapping[str, Sequence[Strays]], bounds: Mapping[str, float], rate: float
-) -> Together | None:
-    """As `together_of`, of metrics by unit, whose rows say which components they crossed."""
+def together_of_rows(metrics: Sequence[Strays], bounds: Mapping[str, float], rate: float) -> Together | None:
+    """As `together_of`, of metrics whose rows say which components they crossed."""
+    units = list(bounds)
     every = [
         each.rows.select("run_id", "components").with_columns(
-            unit=pl.lit(number), value=pl.Series(each.values), session=pl.Series(each.session)
+            unit=pl.lit(units.index(each.unit)), value=pl.Series(each.values), session=pl.Series(each.session)
         )
-        for number, unit in enumerate(bounds)
-        for each in metrics[unit]
+        for each in metrics
     ]
     if not every:
         return None
@@ -82,15 +81,14 @@ def together_of(sessions: Sequence[Drawn], bounds: Mapping[str, float], rate: fl
     scores = [standardised(*one, each.parts, parts) for one, each in zip(sums, sessions, strict=True)]
     most = max(len(each.parts) for each in sessions)
     tail = joined_tail(scores, [np.full(one.size, number) for number, one in enumerate(scores)])
-    number, freedom = np.array([runs]), np.array([np.inf])  # scores are in what all of their kind tell
-    factor = tail.factor(rate / most, number, freedom)
+    factor = tail.factor(rate / most, runs)
     if rate > FALSE_ALARM:
-        factor = tail.factor_of_voted(rate / most, rate, number, freedom)
+        factor = tail.factor_of_voted(rate / most, rate, runs)
     return Together(
         {unit: float(wide / one) for (unit, wide), one in zip(bounds.items(), scale, strict=True)},
         launch,
         parts,
-        float(factor[0]),
+        float(factor),
     )
 
 

@@ -170,7 +170,7 @@ def test_rare_dips_end_no_calibration(seed: int) -> None:
 
 def test_runs_of_two_versions_have_no_one_value() -> None:
     frame = history(two(40), software={20: {"nccl": "2.29.1"}})
-    with pytest.raises(UserError, match=r"more than one software, nccl 2\.28\.3 and 2\.29\.1: choose with --runs"):
+    with pytest.raises(UserError, match=r"more than one software, nccl: 2\.28\.3 -> 2\.29\.1: choose with --runs"):
         calibrate(frame, SYSTEM, now=NOW)
     found = calibrate(frame, SYSTEM, now=NOW, selection="software:nccl=2.29.1")
     assert found.runs == 40  # two tests, twenty sessions
