@@ -77,7 +77,7 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
         lasting[kinds == kind] = noise.lasts
     freedom = np.full(len(values), runs - LOST_FREEDOM)
     known = moderate(freedom * own**2, freedom, kinds, independent=runs - 1.0)
-    deviations = np.array([deviations_of(row, known.prior.of(number)) for number, row in enumerate(values)])
+    deviations = np.array([deviations_of(row, known.prior, number) for number, row in enumerate(values)])
     factors = {}
     reach, number = np.full(len(values), np.nan), np.full(len(values), runs)
     for unit in np.unique(units):

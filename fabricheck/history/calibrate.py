@@ -161,7 +161,7 @@ def calibrate(
         first=kept["started"].min(),  # type: ignore[arg-type]
         last=kept["started"].max(),  # type: ignore[arg-type]
         software=kept["software"][0],
-        nodes=tuple(sorted({node for nodes in kept["nodes"].drop_nulls().to_list() for node in nodes})),
+        nodes=tuple(sorted(set[str]().union(*kept["nodes"].drop_nulls().to_list()))),
         runs_needed=common.runs_needed,
         references=tuple(sorted(references, key=lambda each: each.key)),
         refused=tuple(sorted(refused, key=lambda each: each.key)),
@@ -259,18 +259,19 @@ def _common(measured: Sequence[_Metric], false_alarms: float, metrics: int) -> _
             kinds.setdefault(metric.key.kind, []).append(metric)
     persistence = {kind: persistence_of(_by_session(members)) for kind, members in kinds.items()}
     sessions = pl.concat([metric.rows["session"] for metric in measured]).unique(maintain_order=True)
-    numbers = {session: number for number, session in enumerate(sessions.to_list())}
+    numbers = {session: number for number, session in enumerate(sessions)}
     judged = [metric for kind, members in kinds.items() if not persistence[kind].wanders for metric in members]
     runs = np.array([metric.runs for metric in judged], dtype=np.float64)
     freedom = runs - LOST_FREEDOM
-    squares = freedom * np.array([metric.spread for metric in judged]) ** 2
-    alike = number_names(metric.key.kind for metric in judged)
+    squares = freedom * np.square([metric.spread for metric in judged])
     # Metrics of one launch share its noise: together they count for no more than one.
-    spreads = moderate(squares, freedom, alike, independent=max((each.runs for each in judged), default=1) - 1.0)
+    spreads = moderate(
+        squares, freedom, number_names(metric.key.kind for metric in judged), independent=runs.max(initial=1.0) - 1.0
+    )
     strays = []
     for place, metric in enumerate(judged):
-        run = np.array([numbers[session] for session in metric.rows["session"].to_list()])
-        strays.append(Strays(metric.rows, metric.unit, deviations_of(metric.worse, spreads.prior.of(place)), run))
+        run = np.array([numbers[session] for session in metric.rows["session"]])
+        strays.append(Strays(metric.rows, metric.unit, deviations_of(metric.worse, spreads.prior, place), run))
     rates = [ALONE * most / metrics for most in (false_alarms, min(false_alarms, FALSE_ALARM))]
     is_voted = false_alarms > FALSE_ALARM  # who allows one launch no more than all of them launches only once
     reaches: dict[MetricKey, tuple[float, float]] = {}
@@ -282,11 +283,11 @@ def _common(measured: Sequence[_Metric], false_alarms: float, metrics: int) -> _
         once = voted = tail.factor(rates[True], runs[own], spreads.freedom[own])
         if is_voted:
             voted = tail.factor_of_voted(rates[False], ALONE * false_alarms, runs[own], spreads.freedom[own])
-            ratios[unit] = max(float((once / voted).max()), 1.0)
+            ratios[unit] = float((once / voted).max(initial=1.0))
         bounds[unit] = float(np.median(voted))
-        for place, *factors in zip(own, voted, once, strict=True):
-            of_votes, of_one = np.sqrt(spreads.variance[place]) * np.array(factors)
-            reaches[judged[place].key] = float(of_votes), float(of_one)
+        for place, of_votes, of_one in zip(own, voted.tolist(), once.tolist(), strict=True):
+            spread = math.sqrt(spreads.variance[place])
+            reaches[judged[place].key] = spread * of_votes, spread * of_one
     # Fewer sessions do not show what so few of them have: the bounds are those of the worst.
     needed = max(FEWEST, math.ceil(1 / ((1 - ALONE) * false_alarms)) - 1) if is_voted else FEWEST
     together = together_of_rows(strays, bounds, (1 - ALONE) * false_alarms)

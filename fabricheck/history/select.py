@@ -52,10 +52,10 @@ def _by_software(frame: pl.DataFrame, text: str) -> pl.DataFrame:
         raise UserError(f"'software:{text}' is not software:NAME=VERSION")
     versions = {each: json.loads(each) for each in frame["software"].unique().sort().to_list()}
     own = {text: {has.casefold(): str(of) for has, of in some.items()} for text, some in versions.items()}
-    if not any(name.casefold() in some for some in own.values()):
+    known = {text: some[name.casefold()] for text, some in own.items() if name.casefold() in some}
+    if not known:
         names = sorted({has for some in versions.values() for has in some})
         raise UserError(f"no run has the software {name!r}: the history has {', '.join(names) or 'none'}")
-    known = {text: some[name.casefold()] for text, some in own.items() if name.casefold() in some}
     wanted = [text for text, has in known.items() if has == version]
     if not wanted:
         fail_unknown(f"run with {name}", version, sorted(set(known.values())))

@@ -39,7 +39,6 @@ class Chart:
     k is half the drop that the chart is quickest for (Moustakides, Annals of Statistics 14, 1986).
     """
 
-    name: str
     allowance: float
     false_alarms_per_session: float
 
@@ -55,7 +54,7 @@ class Chart:
 
 
 # Together, with that of streaks, less than one in 30,000: a month of 1,000 metrics.
-CHARTS = (Chart("drop", 1.4, 1 / 85_000), Chart("drift", 0.8, 1 / 500_000))
+CHARTS = (Chart(1.4, 1 / 85_000), Chart(0.8, 1 / 500_000))
 
 
 def shares_of_deviations(deviations: Floats) -> Floats:

@@ -24,10 +24,6 @@ class Prior:
     variance: Floats
     freedom: Floats
 
-    def of(self, number: int) -> Prior:
-        """That of one metric."""
-        return Prior(self.variance[[number]], self.freedom[[number]])
-
     def moderate(self, squares: Floats, freedom: Floats) -> Floats:
         """Variance of each metric by its sum of squares and by the others; NaN where nothing is known."""
         least = np.where(freedom > 0, np.maximum(squares, freedom * LEAST_SPREAD**2), 0.0)

@@ -145,9 +145,9 @@ def joined_tail(deviations: Sequence[Floats], runs: Sequence[Ints]) -> Tail:
     return Tail(every[order], numbers[order])
 
 
-def deviations_of(runs: Floats, prior: Prior) -> Floats:
-    """Of each run of a metric from the centre of the others, in their spreads with this `prior`; shape (runs,)."""
+def deviations_of(runs: Floats, prior: Prior, metric: int) -> Floats:
+    """Of each run of a metric from the centre of the others, in their spreads with its `prior`; shape (runs,)."""
     others = of_the_others(runs)
     freedom = np.asarray(others.count - LOST_FREEDOM, dtype=np.float64)
-    variance = prior.moderate(freedom * others.spread**2, freedom)
+    variance = Prior(prior.variance[metric], prior.freedom[metric]).moderate(freedom * others.spread**2, freedom)
     return np.asarray((runs - others.centre) / np.sqrt(variance))

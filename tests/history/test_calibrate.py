@@ -95,7 +95,7 @@ TWENTY = np.array([20.0]), np.array([np.inf])
 
 def tail_of(metrics: Floats) -> Tail:
     known = Prior(np.ones(1), np.array([1e9]))
-    deviations = [deviations_of(runs, known) for runs in metrics]
+    deviations = [deviations_of(runs, known, 0) for runs in metrics]
     return joined_tail(deviations, [np.arange(each.size) for each in deviations])
 
 

@@ -40,7 +40,7 @@ def false_alarm_rate(chart: Chart, shares: Floats, threshold: float) -> float:
     return float(1 - np.abs(np.linalg.eigvals(chain)).max())
 
 
-@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+@pytest.mark.parametrize("chart", CHARTS)
 @pytest.mark.parametrize(
     "shares",
     [NORMAL, *map(with_dips, (0.002, 0.01, 0.05, 0.1)), with_modes(0.07, 0.6), with_modes(0.15, 0.5)],
