@@ -221,8 +221,7 @@ class _Metric:
         within = float((rows["deviation"] / rows["value"]).fill_nan(0).median() or 0.0)  # type: ignore[arg-type]
         iterations = float(rows["count"].median() or 1.0)  # type: ignore[arg-type]
         spread = max(float(level.spread), RESOLUTION, within * math.sqrt(OF_MEDIAN / max(iterations, 1.0)))
-        key = MetricKey(*rows.select(KEY).row(0))
-        return cls(key, rows, nodes, worse, level, within, spread)
+        return cls(MetricKey(*rows.select(KEY).row(0)), rows, nodes, worse, level, within, spread)
 
     @property
     def runs(self) -> int:

@@ -113,8 +113,7 @@ def prediction_factor(count: npt.ArrayLike, false_alarms: float, freedom: npt.Ar
     count = np.asarray(count)
     if (count < FEWEST).any():
         raise ValueError(f"{count.min()} values have no prediction interval")
-    known = np.asarray(count - LOST_FREEDOM if freedom is None else freedom, dtype=np.float64)
-    quantile = -stdtrit(known, false_alarms)
+    quantile = -stdtrit(np.asarray(count - LOST_FREEDOM if freedom is None else freedom), false_alarms)
     return np.asarray(WIDTH * quantile * np.sqrt(1 + 1 / count))
 
 

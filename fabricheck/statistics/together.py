@@ -37,10 +37,9 @@ class Drawn:
 
 def together_of_rows(metrics: Sequence[Strays], bounds: Mapping[str, float], rate: float) -> Together | None:
     """As `together_of`, of metrics whose rows say which components they crossed."""
-    units = list(bounds)
     every = [
         each.rows.select("run_id", "components").with_columns(
-            unit=pl.lit(units.index(each.unit)), value=pl.Series(each.values), session=pl.Series(each.session)
+            unit=pl.lit([*bounds].index(each.unit)), value=pl.Series(each.values), session=pl.Series(each.session)
         )
         for each in metrics
     ]
