@@ -246,12 +246,12 @@ TEST(every_byte_is_looked_at_as_often_as_it_may_take_and_without_a_period) {
   CHECK_EQUAL(before, 0);
   // A look takes as long as 1.5 iterations.
   checks.share_out(1500, 1000, rank.world);
-  CHECK_EQUAL(checks.each(), 50);
+  CHECK_EQUAL(checks.each(), 75);
   std::vector<int> drawn;
   for (int i = 0; i < 10000; ++i) {
     if (checks.draw()) drawn.push_back(i);
   }
-  CHECK(drawn.size() > 140 && drawn.size() < 260);
+  CHECK(drawn.size() > 85 && drawn.size() < 182);
   // A fault that comes each `period`th time is seen.
   for (int period = 2; period <= 20; ++period) {
     int seen = 0;
