@@ -7,8 +7,7 @@ own median is a metric of its own, which has its peers as yardstick. Nor does it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER
 from fabricheck.records.operations import ONE_AT_A_TIME, PAIRS, bus_factor, kernel_settings
 from fabricheck.records.rehearsal import is_rehearsal
-from fabricheck.records.run import Run
+from fabricheck.records.run import Rank, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.proof_logs import facts_of_remarks
 from fabricheck.statistics.constants import FEWEST_AT_FIRST, FILLS_A_NIC
@@ -44,8 +43,6 @@ STALL_S = 1.0
 #: single iteration that took 0.28 and 0.36 s more, on the busy cores of an emulated cluster.
 SLOW_AT_FIRST, LEAST_LOST_S = 1.5, 0.2
 
-_FLAPS = frozenset(("nic-flaps", "gpu-links-down"))
-
 
 def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
     """Where a run made no progress: DEGRADED where it did so more than once, or its nodes say that a link went down."""
@@ -55,16 +52,16 @@ def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
         if series.times_ns.size > 1:
             middle = float(np.median(series.times_ns))
             late = series.times_ns[series.times_ns - middle > max(middle, STALL_S * 1e9)]
-            slow += [(float(late.max()) / 1e9, late.size, number)] if late.size else []
-    flapped = any(each.code in _FLAPS for each in judged.problems)
+            if late.size:
+                slow.append((float(late.max()) / 1e9, late.size, number))
+    flapped = any(each.code in ("nic-flaps", "gpu-links-down") for each in judged.problems)
     if slow:
         seconds, _, number = max(slow)
         count, samples = sum(each for _, each, _ in slow), run.samples[number]
         total = sum(each.times_ns.size for each in run.samples)
         usual = float(np.median(samples.times_ns)) / 1e6
-        hosts = _paused_hosts(run, seconds) or dict.fromkeys(
-            short_host(run.ranks[each].host) for each in samples.ranks if each < len(run.ranks)
-        )
+        own = [run.ranks[each] for each in samples.ranks if each < len(run.ranks)]
+        hosts = dict.fromkeys(short_host(rank.host) for rank in _paused(run, seconds) or own)
         text = (
             f"{samples.operation} of {samples.bytes:,} bytes made no progress for {seconds:.3g} s, its median is "
             f"{usual:.3g} ms: {count} of {total:,} iterations of the run took seconds"
@@ -74,12 +71,10 @@ def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
         yield Finding("stalled", verdict, text, tuple(map(Component.of_node, hosts)), seconds, usual / 1e3, "s")
 
 
-def _paused_hosts(run: Run, seconds: float) -> dict[str, None]:
-    """The nodes of the ranks for which the others waited: these did not run for most of so many seconds at a time."""
+def _paused(run: Run, seconds: float) -> list[Rank]:
+    """The ranks for which the others waited: these did not run for most of so many seconds at a time."""
     pauses = (run.footer or {}).get("proof", {}).get("pauses", {})
-    most_ns = seconds * 1e9 / 2
-    paused = (rank for rank in run.ranks if pauses.get(str(rank.rank), {}).get("longest_ns", 0) > most_ns)
-    return dict.fromkeys(short_host(rank.host) for rank in paused)
+    return [rank for rank in run.ranks if pauses.get(str(rank.rank), {}).get("longest_ns", 0) > seconds * 1e9 / 2]
 
 
 def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
@@ -98,13 +93,15 @@ def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
         of_rank, host = pauses.get(str(rank.rank), {}), short_host(rank.host)
         throttled = of_rank.get("throttled_ns", 0)
         paused = of_rank.get("total_ns", 0) if of_rank.get("count", 0) >= fewest else 0
-        if max(throttled, paused) > lost_ns[host]:
-            lost_ns[host] = max(throttled, paused)
-            texts[host] = (
-                _pauses_text(of_rank)
-                if paused > throttled
-                else (f"a CPU quota stopped rank {rank.rank} for {throttled / 1e9:.3g} s, all threads")
-            )
+        lost = max(throttled, paused)
+        if lost > lost_ns[host]:
+            lost_ns[host] = lost
+            texts[host] = f"a CPU quota stopped rank {rank.rank} for {throttled / 1e9:.3g} s, all threads"
+            if paused > throttled:
+                longest_ms = of_rank["longest_ns"] / 1e6
+                texts[host] = (
+                    f"paused {of_rank['count']} times, {longest_ms:.3g} ms at most and {paused / 1e9:.3g} s together"
+                )
     pausing = [host for host, lost in lost_ns.items() if lost >= noticed_ns]
     alone = len(lost_ns) == 1 or 2 * len(pausing) <= len(lost_ns)
     short_of_cores = run.header.get("oversubscribed") or run.header.get("few_cores")
@@ -113,13 +110,6 @@ def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
         text = f"{texts[host]}, in a run of {measured_ns / 1e9:.3g} s"
         node, lost_s = Component.of_node(host), lost_ns[host] / 1e9
         yield Finding("pausing-node", Verdict.PASS if excused else Verdict.DEGRADED, text, (node,), lost_s, 0.0, "s")
-
-
-def _pauses_text(of_rank: Mapping[str, Any]) -> str:
-    return (
-        f"paused {of_rank['count']} times, {of_rank['longest_ns'] / 1e6:.3g} ms at most and "
-        f"{of_rank['total_ns'] / 1e9:.3g} s together"
-    )
 
 
 def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:

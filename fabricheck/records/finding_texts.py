@@ -451,7 +451,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "Waits, pauses or congestion notifications increased during the test. Alone this is not a fault.",
         ("Did other jobs use the network? Run again when it is idle",), "A NIC port"),
     "packets-lost": CatalogueEntry("loses packets", _STATE, _CONTRAST,
-        "The TCP counters of this node are far above those of the other nodes.",
+        "More of the losses that TCP noticed are on the way to this node, or from it, than chance explains.",
         ("Check its ports, then the switch ports that lead to it, cables and counters: `ethtool -S PORT` on {node}",),
         "A node"),
     "packets-too-large": CatalogueEntry("does not let large packets through", _STATE, _MEASURED,

@@ -90,7 +90,7 @@ Thing = Component | str
 
 @dataclass(frozen=True)
 class Launch:
-    """What one launch came to; `slow`: the metrics and parts that are DEGRADED in it, `metrics`: how many of these are
+    """What one launch came to; `slow`: the metrics and parts that are slow in it, `metrics`: how many of these are
     metrics, of so many that were `judged`; `signs`: what was found of them."""
 
     verdict: Verdict
@@ -143,23 +143,21 @@ class Chance:
     def p_of_one(self, sign: Sign) -> float:
         """The probability that chance shows anything like that in one launch of a healthy session (Bonferroni).
 
-        By its own p, or that it is below a minimum; and, since single values have tails that no distribution knows, by
-        how often a metric is slow by chance, for as many metrics at once. Launches in which the same part is slow say
-        nothing of chance.
+        Of what hardware counts 0. Else by its own p, or that it is below a minimum; and, since single values have tails
+        that no distribution knows, by how often a metric is slow by chance, for as many metrics at once. Launches in
+        which the same part is slow say nothing of chance.
         """
+        if sign.counted:
+            return 0.0
         p = 0.0 if sign.finding.verdict is Verdict.FAIL else sign.finding.p
         if p is None:
             return 1.0
         metrics = max(self.metrics, 1 / _RATE_OF_FEW)
         things = self.things or (frozenset[Thing](),) * len(self.refuted)
-        launches = zip(self.refuted, things, strict=True)
-        others = sum(count for count, slow in launches if slow.isdisjoint(sign.finding.components))
+        seen = zip(self.refuted, things, strict=True)
+        others = sum(count for count, slow in seen if slow.isdisjoint(sign.finding.components))
         rate = min(max(others / metrics, _RATE_OF_FEW), 1.0)
         return float(min(1.0, max(metrics * p, metrics / sign.breadth * rate**sign.breadth)))
-
-    def is_beyond(self, sign: Sign) -> bool:
-        """Whether chance does not explain a sign in one launch."""
-        return sign.counted or self.p_of_one(sign) <= OF_ONE_LAUNCH
 
 
 def beyond_chance(launches: Sequence[Launch], chance: Chance) -> tuple[tuple[int, Sign], ...]:
@@ -167,7 +165,7 @@ def beyond_chance(launches: Sequence[Launch], chance: Chance) -> tuple[tuple[int
     if launches[deciding_launch(launches)].verdict is not Verdict.PASS and not is_outvoted(launches, chance):
         return ()
     every = [(number, sign) for number, each in enumerate(launches, start=1) for sign in each.signs]
-    signs = [each for each in every if chance.is_beyond(each[1])]
+    signs = [each for each in every if chance.p_of_one(each[1]) <= OF_ONE_LAUNCH]
     return tuple({sign.finding.components: (number, sign) for number, sign in reversed(signs)}.values())[::-1]
 
 

@@ -22,13 +22,13 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import LAUNCHED_ONCE, Case, node_of_file
 from fabricheck.records.component import Component, short_host
 from fabricheck.records.finding import Finding, split
-from fabricheck.records.finding_texts import SLOW
+from fabricheck.records.finding_texts import SLOW, Certainty
 from fabricheck.records.operations import HOST_PATHS
 from fabricheck.records.rehearsal import as_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.fabricbench import read_run
-from fabricheck.session.launches import Chance, Launch, Sign, Thing
+from fabricheck.session.launches import FALSE_ALARMS, Chance, Launch, Sign, Thing
 from fabricheck.session.problems import Known, problems_of_cases
 from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.run_folders import runs_before
@@ -94,7 +94,7 @@ def _chance_explains(session: FinishedSession, outcome: Outcome) -> Iterator[Key
     for key, run in by_key(outcome):
         is_slow = run.final_verdict is Verdict.DEGRADED and run.run.burn_in is None and key in launches
         is_proven = any(metric.is_shown_by_one_launch for metric in run.judgements)
-        if is_slow and not is_proven and not any(map(chance.is_beyond, launches[key].signs)):
+        if is_slow and not is_proven and all(chance.p_of_one(sign) > FALSE_ALARMS for sign in launches[key].signs):
             yield key
 
 
@@ -336,8 +336,8 @@ def launches_of(session: FinishedSession, outcome: Outcome, fleet: Fleet | None 
     for case in session.cases:  # only its check found that
         key = str(case), ""
         findings = case.judged.findings if case.judged is not None else ()
-        if _vote(case.verdict, findings) is Verdict.DEGRADED and slow.get(key) == set():
-            slow[key] = set[Thing]({case.test}).union(*map(_things, findings))
+        if _vote(case.verdict, findings) is Verdict.DEGRADED and slow.get(key) == set() and not told.get(key):
+            slow[key] = set[Thing]().union(*map(_things, findings)) if findings else {case.test}
     return {
         key: Launch(
             worst(launches[key]),
@@ -361,8 +361,9 @@ def _vote(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
 
 
 def _things(problem: Finding) -> set[Thing]:
-    """The parts that are slow, else the metrics, else what its code means; nothing where it is not about speed."""
-    if _vote(problem.verdict, [problem]) is not Verdict.DEGRADED:
+    """The parts that are slow, else the metrics, else what its code means; nothing where it is not about speed, or is
+    what a node reports whenever it is asked."""
+    if _vote(problem.verdict, [problem]) is not Verdict.DEGRADED or problem.entry.certainty is Certainty.REPORTED:
         return set()
     return set(problem.components or problem.metrics or (problem.code,))
 

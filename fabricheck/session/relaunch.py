@@ -58,10 +58,11 @@ class Again:
         """The session with the launch that counts in place of each that was slow; what it comes to, where known.
 
         A test is launched, `most` times in all, until most launches pass or chance does not explain the slow results
-        (`is_open`), each judged beside the first launches of all other tests. Hangs and wrong data are not launched
-        again. Of a run over a fleet, whose job has to be there, the tests of each node are, on the nodes that are slow
-        in them; the network between nodes has a second look of its own. Jobs that kept their nodes for that are let go
-        of at the end. Where no launch can be made, what only a second one could show is INCOMPLETE (`judge_session`).
+        (`is_open`), each judged beside the first launches of all other tests. Hangs, wrong data and what nodes report
+        are not launched again. Of a run over a fleet, whose job has to be there, the tests of each node are, on the
+        nodes that are slow in them; the network between nodes has a second look of its own. Jobs that kept their nodes
+        for that are let go of at the end. Where no launch can be made, what only a second one could show is INCOMPLETE
+        (`judge_session`).
         """
         try:
             return self._judge(session)
@@ -99,7 +100,7 @@ class Again:
         bad = {
             key: launch
             for key, launch in launches.items()
-            if launch.verdict is Verdict.DEGRADED and key[0] not in loads
+            if launch.verdict is Verdict.DEGRADED and launch.slow and key[0] not in loads
         }
         left_before = slow_before(session.folder, self.selection.whole_system)
         slow = [_Tried(cases[case], node, [launch]) for (case, node), launch in bad.items()]
@@ -201,8 +202,9 @@ class _Tried:
         several = verdict is Verdict.DEGRADED and sum(bool(each.slow) for each in self.launches) > 1
         p = chance.p_value(self.launches) if several else None
         signs = tuple(self._intermittent(*each, chance) for each in beyond_chance(self.launches, chance))
-        folder = self.folders[counts]
-        return Launched(str(self.case), tuple(self.said), verdict.value, folder, self.node, p, signs, outvoted)
+        return Launched(
+            str(self.case), tuple(self.said), verdict.value, self.folders[counts], self.node, p, signs, outvoted
+        )
 
     def _intermittent(self, number: int, sign: Sign, chance: Chance) -> Finding:
         """What chance does not explain in the launch of this number, beside others that passed."""
