@@ -121,7 +121,7 @@ def _tcp(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
     """Loss, as TCP noticed it: by the recoveries of those that sent, and by the gaps at those that received.
 
     Each recovery is a loss on the way to a node with gaps. By chance it leads to a node, or from it, as often as
-    segments do (binomial). A node that is busy while others are not may itself be late. Of two nodes it is unknown
+    segments do (binomial). A node that is busy while most others are not may itself be late. Of two nodes it is unknown
     which is usual: that counts beside a slow metric alone.
     """
     from scipy.special import bdtrc  # that of scipy.stats.binom; takes longer than most commands
@@ -138,7 +138,7 @@ def _tcp(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
     if not resent or statistics.median(resent) > RESENT_AT_ONCE:
         return
     verdict = Verdict.DEGRADED if len(rises) >= FEWEST_FOR_MIDDLE else None
-    for host in rises if busy >= rises.keys() else sorted(rises.keys() - busy):
+    for host in rises if 2 * len(busy) > len(rises) else sorted(rises.keys() - busy):
         rise = rises[host]
         to_node = (whole[_LOSSES] - rise[_LOSSES]) * rise[_GAPS] // (whole[_GAPS] or 1)
         ways = (("to", to_node, "InSegs", _LOSSES), ("from", rise[_LOSSES], "OutSegs", _GAPS))

@@ -108,8 +108,8 @@ def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
     for host in pausing:
         excused = not alone or short_of_cores or host in {short_host(busy) for busy in busy_hosts(run)}
         text = f"{texts[host]}, in a run of {measured_ns / 1e9:.3g} s"
-        node, lost_s = Component.of_node(host), lost_ns[host] / 1e9
-        yield Finding("pausing-node", Verdict.PASS if excused else Verdict.DEGRADED, text, (node,), lost_s, 0.0, "s")
+        verdict = Verdict.PASS if excused else Verdict.DEGRADED
+        yield Finding("pausing-node", verdict, text, (Component.of_node(host),), lost_ns[host] / 1e9, 0.0, "s")
 
 
 def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:

@@ -136,7 +136,7 @@ def test_votes_tell_apart_what_bounds_leave_to_them() -> None:
 
 
 def test_what_varied_little_by_chance_has_the_bound_of_its_kind() -> None:
-    made = [Made(f"pingpong_uncontended_0_{peer}_1gib_goodput", normal(peer, 12)) for peer in range(1, 16)]
+    made = [Made(f"pingpong_uncontended_{rank}_15_1gib_goodput", normal(rank, 12)) for rank in range(15)]
     reaches = [-each.lower for each in calibrated(made).references]
     assert min(reaches) > 0.7 * np.median(reaches)
 
