@@ -144,8 +144,8 @@ class Chance:
         """The probability that chance shows anything like that in one launch of a healthy session (Bonferroni).
 
         Of what hardware counts 0. Else by its own p, or that it is below a minimum; and, since single values have tails
-        that no distribution knows, by how often a metric is slow by chance, for as many metrics at once. Launches in
-        which the same part is slow say nothing of chance.
+        that no distribution knows, by how often a metric is slow by chance, for as many metrics at once. A launch in
+        which the same part is slow tells nothing of chance.
         """
         if sign.counted:
             return 0.0

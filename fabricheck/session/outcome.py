@@ -336,8 +336,9 @@ def launches_of(session: FinishedSession, outcome: Outcome, fleet: Fleet | None 
     for case in session.cases:  # only its check found that
         key = str(case), ""
         findings = case.judged.findings if case.judged is not None else ()
-        if _vote(case.verdict, findings) is Verdict.DEGRADED and slow.get(key) == set() and not told.get(key):
-            slow[key] = set[Thing]().union(*map(_things, findings)) if findings else {case.test}
+        is_slow = not findings or any(map(_things, findings))
+        if _vote(case.verdict, findings) is Verdict.DEGRADED and slow.get(key) == set() and is_slow:
+            slow[key] = set[Thing]({case.test}).union(*map(_things, findings))
     return {
         key: Launch(
             worst(launches[key]),

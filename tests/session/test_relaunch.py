@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricheck.diagnosis.causes import diagnose
-from fabricheck.records.case import Case
+from fabricheck.records.case import Case, CheckJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.metrics import metrics_of
@@ -37,10 +37,10 @@ from tests.support.equal_runs import judge_of, pairs, run_of
 from tests.support.sessions import case, make_suite, result_file
 
 
-def only_launch(folder: Path, run: Run, *problems: Finding) -> Launch:
+def only_launch(folder: Path, run: Run, *problems: Finding, **checked: Any) -> Launch:
     file = folder / "result.jsonl"
     file.write_text("{}\n")
-    judge, measured = judge_of(), case(folder=folder)
+    judge, measured = judge_of(), case(folder=folder, **checked)
     found = judge.compare([replace(judge.judge_alone(replace(run, path=str(file))), test=str(measured))])
     outcome = Outcome(diagnose(found.runs, (*found.problems, *problems)), found.runs, (measured,))
     (launch,) = launches_of(FinishedSession.of(folder, [measured], 0), outcome).values()
@@ -57,13 +57,18 @@ def test_a_launch_says_what_is_slow_and_how_many_metrics_that_has(tmp_path: Path
     # Beside each other: six pairs of one operation and size.
     (sign,) = launch.signs
     assert (sign.finding.components[0], sign.breadth, sign.counted) == (gpu, 6, False)
-    assert (sign.finding.p or 1) < 1e-6
+    assert sign.finding.p is not None and sign.finding.p < 1e-6
+    assert len(sign.finding.metrics) == 6
 
 
-def test_what_a_node_reports_needs_no_second_launch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("slow", [(), (Finding("slow-part", Verdict.DEGRADED, "slow"),)])
+def test_what_a_node_reports_needs_no_second_launch(tmp_path: Path, slow: Sequence[Finding]) -> None:
+    """Beside it, what only the check found to be slow."""
     differ = Finding("nodes-differ", Verdict.DEGRADED, "as planted", files=(str(tmp_path / "result.jsonl"),))
-    launch = only_launch(tmp_path, run_of(["vm"] * 4, pairs(4)), differ)
-    assert (launch.verdict, launch.slow) == (Verdict.DEGRADED, frozenset())
+    checked = CheckJudgement.of([differ, *slow])
+    run = run_of(["vm"] * 4, pairs(4))
+    launch = only_launch(tmp_path, run, differ, result="fail", phase="performance", judged=checked)
+    assert (launch.verdict, bool(launch.slow)) == (Verdict.DEGRADED, bool(slow))
 
 
 def judged_again(
@@ -117,7 +122,7 @@ def test_what_was_slow_in_one_launch_beyond_chance_is_intermittent(
     assert nodes["vm"].verdict == verdict.value
 
 
-@pytest.mark.parametrize(("slow", "verdict"), [(1, Verdict.INCOMPLETE), (6, Verdict.DEGRADED)])
+@pytest.mark.parametrize(("slow", "verdict"), [(0, Verdict.PASS), (1, Verdict.INCOMPLETE), (6, Verdict.DEGRADED)])
 def test_in_its_only_launch_a_test_is_slow_by_no_more_than_chance_explains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: int, verdict: Verdict
 ) -> None:
