@@ -155,8 +155,9 @@ class Locator:
             raise UserError("a reading is not a positive number: judge the run first (fabricheck judge)")
         y = np.log(measured[self.used] / self.design.expected_gbps[self.used])
         null = self._null(y)
-        below = [self._below_the_fast(y, null, open_) for open_ in (self._narrow, self._leaves_fast)]
-        starts = [null, *(max(states, key=self._worth, default=null) for states in below)]
+        masks = self._narrow, self._leaves_fast
+        # Mostly one and the same state, from which one search is enough.
+        starts = {null, *(max(self._below_the_fast(y, null, mask), key=self._worth, default=null) for mask in masks)}
         reached = [best_reached(start, lambda state: self._moves(y, state), self._worth) for start in starts]
         state = self._beyond_chance(y, max(reached, key=self._worth))
         suspects = tuple(self._suspect(y, state, position) for position in range(len(state.faults)))
@@ -195,13 +196,13 @@ class Locator:
         noise = OF_DEVIATION * float(np.median(np.abs(y - middle)))
         return self._fit(y, _State((), (), middle, max(noise, least), least))
 
-    def _below_the_fast(self, y: FloatArray, null: _State, open_: npt.NDArray[np.bool_]) -> Iterator[_State]:
+    def _below_the_fast(self, y: FloatArray, null: _State, mask: npt.NDArray[np.bool_]) -> Iterator[_State]:
         """Fits of one fault, two and more that gain most where the fast readings are the healthy ones, as where most
-        pairs are slow; the noise is a part of what all readings vary by. `open_`: the columns that may be faults."""
+        pairs are slow; the noise is a part of what all readings vary by. `mask`: the columns that may be faults."""
         state = replace(null, scale=float(np.quantile(y, FAST)), noise=max(null.noise / 2, null.least))
         for price in self._prices:
             gains, losses = self._gains(y, state)
-            gains[[*state.faults, *np.flatnonzero(~open_)]] = -np.inf
+            gains[[*state.faults, *np.flatnonzero(~mask)]] = -np.inf
             column = int(gains.argmax())
             if gains[column] < price:
                 return
