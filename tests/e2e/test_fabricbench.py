@@ -14,7 +14,7 @@ import pytest
 from fabricheck.records.metrics import metrics_of, parse_metric_name
 from fabricheck.records.operations import DATA_TYPES, OPERATIONS
 from fabricheck.results.fabricbench import read_run
-from tests.support.bench import Bench
+from tests.support.bench import Bench, right
 from tools.build import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
@@ -76,10 +76,7 @@ def test_groups_at_once_have_their_own_data_and_times(bench: Bench, split: str, 
         "--verify=every --output=result.jsonl",
         ranks=4,
     )
-    assert job.returncode == 0, job.stdout + job.stderr
-    run = read_run(tmp_path / "result.jsonl")
-    assert run.problems == ()
-    assert {each.wrong_bytes for each in run.samples} == {0}
+    run = right(tmp_path, job)
     groups = {"nodes": [(0, 1), (2, 3)], "rails": [(0, 2), (1, 3)]}[split]
     times = {each.ranks: each.times_ns for each in run.samples if each.operation == "allreduce"}
     assert list(times) == groups
@@ -247,6 +244,4 @@ def test_all_cores_of_a_numa_node_use_every_byte(openmpi: Bench, options: str, s
     )
     assert job.returncode == status, job.stdout + job.stderr
     if status == 0:
-        run = read_run(tmp_path / "result.jsonl")
-        assert run.problems == ()
-        assert {each.wrong_bytes for each in run.samples} == {0}
+        right(tmp_path, job)

@@ -70,6 +70,7 @@ def test_what_is_slow_again_stays_and_all_are_told(
     job = fabricheck_run(toy)
     verdict = counts.partition(" ")[0]
     assert job.returncode == (0 if verdict == "PASS" else 1), job.stdout + job.stderr
+    assert "launching again (2 of 3 times at most): Measures @toy:default+none" in job.stdout
     folder = folder_of(toy)
     written = json.loads((folder / "verdict.json").read_text())
     assert written["verdict"] == verdict

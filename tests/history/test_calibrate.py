@@ -183,6 +183,8 @@ def test_references_on_a_full_disk_leave_the_old_file_alone(tmp_path: Path, monk
     own, link = tmp_path / "checkout.yaml", tmp_path / "sim.yaml"
     link.symlink_to(own)
     write(link, "PingPong: {}\n")
+    assert link.is_symlink()
+    assert own.read_text() == "PingPong: {}\n"
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -266,6 +268,7 @@ def test_a_file_of_another_system_or_index_is_refused_and_left_alone(tmp_path: P
     path.write_text("PingPong: 1")
     with pytest.raises(UserError, match=r"sim\.yaml:1"):
         updated_text(path, calibrated(two()), "c")
+    assert path.read_text() == "PingPong: 1"
 
 
 @pytest.mark.parametrize(
@@ -283,5 +286,6 @@ def test_where_another_launch_says_nothing_new_bounds_are_for_one(correlation: f
     )
     assert len(first) == len(once) == 30
     assert (first == once) is lasts
+    assert all(a >= b for a, b in zip(first, once, strict=True))
     wider = calibrated(made).once.get("Gb/s", 1.0)
     assert lasts or [wider * np.log1p(each) for each in first] == pytest.approx(np.log1p(once), rel=0.02)

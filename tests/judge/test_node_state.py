@@ -264,7 +264,9 @@ def test_the_node_that_packets_do_not_reach_is_named(case: str) -> None:
     assert found == [("packets-lost", host, "", verdict) for host, verdict in wanted]
 
 
-@pytest.mark.parametrize("busy, is_told", [({"nid002"}, False), ({"nid001"}, True), ({*HOSTS[1:]}, True)])
+@pytest.mark.parametrize(
+    "busy, is_told", [({"nid002"}, False), ({"nid001"}, True), ({*HOSTS[1:]}, True), ({*HOSTS}, True)]
+)
 def test_gaps_are_no_loss_at_a_node_that_is_busier_than_others(busy: set[str], is_told: bool) -> None:
     before = [node(host, busy_cores=60.0 * (host in busy)) for host in HOSTS]
     after = [segments(host, *of_node) for host, of_node in zip(HOSTS, LOSSY, strict=True)]

@@ -31,6 +31,13 @@ from tests.support.pasts import past_with_everything, watched
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
 REFERENCE = Reference(1100.0, -0.05, None, "Gb/s", "run1: measured 2026-11-21: made up")
+BAD = judgement(
+    samples((0, 3), GIB),
+    verdict=Verdict.DEGRADED,
+    reference=REFERENCE,
+    reason="900 Gb/s is -18.2% of the reference 1100 Gb/s",
+    value=900.0,
+)
 _KNOWN = """
 html head meta link title style body header main section small h1 h2 h3 p span b a form label input button output i
 ul ol li dl dt dd code pre details summary div figure figcaption table thead tbody tr th td script
@@ -79,14 +86,7 @@ def page_of(*runs: RunJudgement, title: str = "Acceptance", **more: Any) -> Page
 
 
 def test_everything_about_a_metric_is_in_its_row() -> None:
-    bad = judgement(
-        samples((0, 3), GIB),
-        verdict=Verdict.DEGRADED,
-        reference=REFERENCE,
-        reason="900 Gb/s is -18.2% of the reference 1100 Gb/s",
-        value=900.0,
-    )
-    page = page_of(judged([bad, judgement(samples((0, 1), GIB))]))
+    page = page_of(judged([BAD, judgement(samples((0, 1), GIB))]))
     text = page.text
     row = "0_3_1gib_goodputDEGRADED900.0 Gb/s891.0 to 909.01,20081.8 %reference 1,100 (bound 1,045)900 Gb/s is -18.2%"
     assert row in text.replace(" \n", "")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.lines import summary
-from tests.report.test_html import REFERENCE
+from tests.report.test_html import BAD, REFERENCE
 from tests.support.effort import effort
 from tests.support.findings import bad_finding, note
 from tests.support.nodes import system
@@ -34,20 +34,13 @@ def test_pairs_that_pass_are_one_row() -> None:
 
 
 def test_a_bad_pair_has_a_row_and_its_reason() -> None:
-    bad = judgement(
-        samples((0, 3), GIB),
-        verdict=Verdict.DEGRADED,
-        reference=REFERENCE,
-        reason="900 Gb/s is -18.2% of the reference 1100 Gb/s",
-        value=900.0,
-    )
     fine = [judgement(samples((0, each), GIB), reference=REFERENCE) for each in (1, 2)]
-    lines = render([judged([*fine, bad])], width=120, color=False).splitlines()
+    lines = render([judged([*fine, BAD])], width=120, color=False).splitlines()
     assert lines[0].startswith("DEGRADED    1 run: 1 DEGRADED; 3 metrics: 1 DEGRADED, 2 PASS")
     row = next(number for number, line in enumerate(lines) if "0→3" in line)
     wanted = r"^DEGRADED +pingpong 1GiB +0→3 +900.0 Gb/s +112.5 GB/s +81.8 %  of 1,100  reference$"
     assert re.search(wanted, lines[row])
-    assert lines[row + 1].strip() == bad.reason
+    assert lines[row + 1].strip() == BAD.reason
     assert "2, worst 0→1" in lines[row + 2]
     assert "(3 against references)" in lines[0]
 

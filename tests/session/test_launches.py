@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabricheck.commands.run import run
 from fabricheck.errors import UserError
 from fabricheck.records.case import NODES, CheckJudgement
 from fabricheck.records.component import Component, Kind
@@ -176,18 +177,24 @@ def test_what_chance_does_not_explain_in_one_launch_is_told(one: Sign, chance: C
     slow = Launch(Verdict.DEGRADED, frozenset("a"), signs=(one,))
     assert beyond_chance((slow, P, P), chance) == (((1, one),) if is_beyond else ())
     # What counts says it itself, also where it was slow again.
-    assert not beyond_chance((slow, slow), chance)
+    assert not beyond_chance((slow, slow), chance) and not beyond_chance((slow,), chance)
     assert not beyond_chance((slow, F, P), chance)
 
 
+def test_a_run_launches_as_often_as_the_budget_was_measured_with() -> None:
+    (launches,) = (each for each in run.params if each.name == "launches")
+    assert launches.default == MOST_LAUNCHES
+
+
 def test_what_was_launched_is_read_as_it_was_written(tmp_path: Path) -> None:
+    assert read_launched(tmp_path) == ()
     said = ("DEGRADED", "on other nodes", "PASS")
     launched = tuple(Launched("A @s:p+e", said, "DEGRADED", "", "nid001", p, outvoted=not p) for p in (None, 0.01))
     write_launched(tmp_path, launched)
     assert read_launched(tmp_path) == launched
 
 
-@pytest.mark.parametrize("text", ['[{"case": 1, "said": 2}]', BAD_P])
+@pytest.mark.parametrize("text", ["", "3", "[3]", '[{"case": "A"}]', '[{"case": 1, "said": 2}]', BAD_P])
 def test_a_damaged_file_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / LAUNCHES).write_text(text)
     with pytest.raises(UserError, match=LAUNCHES):

@@ -46,6 +46,11 @@ def level(name: str, count: int = 4) -> str:
 
 
 GH200: dict[str, Any] = {"c2c_links": 5, "c2c_mbps": 90000, "pcie_generation": 5}
+GRACE_HOPPER = {
+    "nvml": nvidia_gpus("NVIDIA GH200 480GB", "sm_90", 4, nvlinks=6, pairs=[(0, 1), (2, 3)], **GH200),
+    "nics": [nic("mlx5_0")],
+    "nvidia_topo": level("NODE"),
+}
 # A capture; the path of *CCL and of MPI between two nodes, and which channels use GPUDirect RDMA if not all.
 PATHS: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     "RoCE at each GPU": (
@@ -127,22 +132,13 @@ PATHS: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         "none",
     ),
     "GH200 and NCCL 2.26": (
-        {
-            "nvml": nvidia_gpus("NVIDIA GH200 480GB", "sm_90", 4, nvlinks=6, pairs=[(0, 1), (2, 3)], **GH200),
-            "nics": [nic("mlx5_0")],
-            "nvidia_topo": level("NODE"),
-        },
+        GRACE_HOPPER,
         "NET/IB",
         "InfiniBand",
         "none",
     ),
     "GH200 and NCCL 2.27": (
-        {
-            "nvml": nvidia_gpus("NVIDIA GH200 480GB", "sm_90", 4, nvlinks=6, pairs=[(0, 1), (2, 3)], **GH200),
-            "nics": [nic("mlx5_0")],
-            "nvidia_topo": level("NODE"),
-            "ccl": ("nccl", "2.27.3"),
-        },
+        {**GRACE_HOPPER, "ccl": ("nccl", "2.27.3")},
         "NET/IB/GDRDMA",
         "InfiniBand",
         None,

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from fabricheck import mpi
+from fabricheck.records.run import Run
+from fabricheck.results.fabricbench import read_run
 from tools import build
 
 RANKS = 4
@@ -51,6 +53,15 @@ class Bench:
             *(["END"] if self.launcher else []),
         ]
         return "\n".join(script)
+
+
+def right(folder: Path, job: subprocess.CompletedProcess[str]) -> Run:
+    """The run that a job left in a folder, of which every byte was checked."""
+    assert job.returncode == 0, job.stdout + job.stderr
+    run = read_run(folder / "result.jsonl")
+    assert run.problems == ()
+    assert {samples.wrong_bytes for samples in run.samples} == {0}
+    return run
 
 
 @cache
